@@ -2,7 +2,10 @@ package client
 
 import (
 	"context"
+	"errors"
+	"io"
 	"iter"
+	"slices"
 	"syscall"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -76,6 +79,75 @@ func (c *Client) ReadOutput(ctx context.Context, process ProcessRef, options Rea
 		request.Wait = durationpb.New(options.Wait)
 	}
 	return repeatCall(ctx, c.life, c.processes.ReadOutput, request)
+}
+
+// ScreenOptions select what [Client.GetScreen] returns.
+type ScreenOptions struct {
+	// Styles has the styles of lines returned.
+	Styles bool
+	// Repaint has GetScreenResponse.Repaint returned.
+	Repaint bool
+}
+
+// GetScreen returns what the terminal of a process shows, also after its exit; the AfterSeq of process
+// is ignored. It does not own the process or slow it down.
+func (c *Client) GetScreen(ctx context.Context, process ProcessRef, options ScreenOptions) (*execwirev1.GetScreenResponse, error) {
+	return repeatCall(ctx, c.life, c.processes.GetScreen, &execwirev1.GetScreenRequest{
+		SessionId: process.SessionID, ProcessId: process.ProcessID, Styles: options.Styles, Repaint: options.Repaint})
+}
+
+// WatchScreen ranges over what the terminal of a process shows: at first and after changes, at most 20
+// times a second, until the process has closed. Each Screen has all lines, and is not changed later. It
+// continues after a lost connection and stops at the first error; the AfterSeq of process is ignored. It
+// does not own the process or slow it down.
+func (c *Client) WatchScreen(ctx context.Context, process ProcessRef, options ScreenOptions) iter.Seq2[*execwirev1.Screen, error] {
+	request := &execwirev1.WatchScreenRequest{SessionId: process.SessionID, ProcessId: process.ProcessID, Styles: options.Styles}
+	return func(yield func(*execwirev1.Screen, error) bool) {
+		ctx, done := c.life.within(ctx)
+		defer done()
+		stopped := false
+		var conn connState
+		err := conn.repeat(ctx, func(ctx context.Context) error {
+			ctx, cancel := context.WithCancelCause(ctx)
+			defer cancel(errStreamOver)
+			stream, err := c.processes.WatchScreen(ctx, request)
+			if err != nil {
+				return err
+			}
+			for shown := (*execwirev1.Screen)(nil); ; {
+				response, err := stream.Recv()
+				switch {
+				case errors.Is(err, io.EOF):
+					return nil
+				case err != nil:
+					return err
+				}
+				conn.setConnected()
+				conn.resetFailures()
+				shown = changedScreen(shown, response.GetScreen())
+				if stopped = !yield(shown, nil); stopped {
+					return nil
+				}
+			}
+		})
+		if err != nil && !stopped {
+			yield(nil, err)
+		}
+	}
+}
+
+// changedScreen returns a screen with the lines of before and those of change.
+func changedScreen(before, change *execwirev1.Screen) *execwirev1.Screen {
+	if len(change.GetLines()) < int(change.GetSize().GetRows()) && before != nil {
+		lines := slices.Clone(before.GetLines())
+		for _, line := range change.GetLines() {
+			if int(line.GetRow()) < len(lines) {
+				lines[line.GetRow()] = line
+			}
+		}
+		change.Lines = lines
+	}
+	return change
 }
 
 // Signal sends a signal to the process group. It is sent once: if the answer is lost,

@@ -34,6 +34,8 @@ var permissions = map[string]string{
 	"/execwire.v1.ProcessService/WatchProcess":      "view",
 	"/execwire.v1.ProcessService/ReadOutput":        "view",
 	"/execwire.v1.ProcessService/SnapshotOutput":    "view",
+	"/execwire.v1.ProcessService/GetScreen":         "view",
+	"/execwire.v1.ProcessService/WatchScreen":       "view",
 	"/execwire.v1.ProcessService/WaitProcess":       "view",
 	"/execwire.v1.ProcessService/StartProcess":      "start",
 	"/execwire.v1.ProcessService/RunProcess":        "start",

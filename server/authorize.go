@@ -32,6 +32,8 @@ var needs = map[string]need{
 	execwirev1.ProcessService_WatchProcess_FullMethodName:      {permission: auth.View},
 	execwirev1.ProcessService_ReadOutput_FullMethodName:        {permission: auth.View},
 	execwirev1.ProcessService_SnapshotOutput_FullMethodName:    {permission: auth.View},
+	execwirev1.ProcessService_GetScreen_FullMethodName:         {permission: auth.View},
+	execwirev1.ProcessService_WatchScreen_FullMethodName:       {permission: auth.View},
 	execwirev1.ProcessService_WaitProcess_FullMethodName:       {permission: auth.View},
 	execwirev1.ProcessService_StartProcess_FullMethodName:      {permission: auth.Start},
 	execwirev1.ProcessService_RunProcess_FullMethodName:        {permission: auth.Start},

@@ -63,6 +63,7 @@ var processErrors = map[process.Kind]translation{
 	process.StdinIsTerminal:     {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_STDIN_IS_TERMINAL},
 	process.WriteTooLarge:       {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_WRITE_TOO_LARGE},
 	process.NotATerminal:        {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_NOT_A_TERMINAL},
+	process.ScreenUnavailable:   {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SCREEN_UNAVAILABLE},
 	process.AlreadyExited:       {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROCESS_EXITED},
 	process.UserUnavailable:     {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_USER_UNAVAILABLE},
 	process.ShuttingDown:        {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING},

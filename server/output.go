@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/screen"
 	"github.com/execwire/execwire/internal/session"
 )
 
@@ -193,4 +195,112 @@ func (s *processService) SnapshotOutput(ctx context.Context, req *execwirev1.Sna
 	}
 	resp.LastSeq = p.Log().Stats().LastSeq
 	return resp, nil
+}
+
+// GetScreen implements the RPC.
+func (s *processService) GetScreen(ctx context.Context, req *execwirev1.GetScreenRequest) (*execwirev1.GetScreenResponse, error) {
+	p, err := s.server.find(ctx, req.GetSessionId(), req.GetProcessId())
+	if err != nil {
+		return nil, err
+	}
+	resp := &execwirev1.GetScreenResponse{}
+	err = p.Screen(func(shown *screen.Screen, seq uint64) {
+		resp.Screen = toScreen(shown.Snapshot(), seq, req.GetStyles())
+		if req.GetRepaint() {
+			resp.Repaint = shown.Repaint()
+		}
+	})
+	return resp, err
+}
+
+func toScreen(shown screen.Snapshot, seq uint64, styles bool) *execwirev1.Screen {
+	m := &execwirev1.Screen{
+		Seq: seq, Size: &execwirev1.TerminalSize{Rows: uint32(shown.Rows), Columns: uint32(shown.Columns)},
+		Title: shown.Title, Alternate: shown.Alternate,
+		Cursor: &execwirev1.ScreenCursor{Row: uint32(shown.Cursor.Row), Column: uint32(shown.Cursor.Column), Visible: shown.Cursor.Visible},
+	}
+	for row, line := range shown.Lines {
+		one := &execwirev1.ScreenLine{Row: uint32(row), Text: line.Text}
+		if styles {
+			for _, run := range line.Runs {
+				styled := &execwirev1.ScreenRun{Text: run.Text}
+				if run.Style != (screen.Style{}) {
+					styled.Sgr = run.Style.SGR()
+				}
+				one.Runs = append(one.Runs, styled)
+			}
+		}
+		m.Lines = append(m.Lines, one)
+	}
+	return m
+}
+
+// screenInterval is the least time between two messages of a screen.
+const screenInterval = 50 * time.Millisecond
+
+// WatchScreen implements the RPC.
+func (s *processService) WatchScreen(req *execwirev1.WatchScreenRequest, stream grpc.ServerStreamingServer[execwirev1.WatchScreenResponse]) error {
+	ctx := stream.Context()
+	p, err := s.server.find(ctx, req.GetSessionId(), req.GetProcessId())
+	if err != nil {
+		return err
+	}
+	reader, err := p.Log().NewReader(p.Log().Stats().LastSeq) // it counts as a reader
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	var before *execwirev1.Screen
+	for {
+		var now *execwirev1.Screen
+		ended := false
+		changed, err := p.WatchScreen(func(shown *screen.Screen, seq uint64) {
+			select {
+			case <-p.Closed():
+				ended = true
+			default:
+			}
+			now = toScreen(shown.Snapshot(), seq, req.GetStyles())
+		})
+		if err != nil {
+			return err
+		}
+		if change := changedScreen(before, now); change != nil {
+			if err := stream.Send(&execwirev1.WatchScreenResponse{Screen: change}); err != nil {
+				return err
+			}
+		}
+		if before = now; ended {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		timer := time.NewTimer(screenInterval)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// changedScreen returns the screen with the lines that are not as before; nil if it shows the same.
+func changedScreen(before, now *execwirev1.Screen) *execwirev1.Screen {
+	if !proto.Equal(before.GetSize(), now.Size) {
+		return now
+	}
+	change := &execwirev1.Screen{Seq: now.Seq, Size: now.Size, Cursor: now.Cursor, Title: now.Title, Alternate: now.Alternate}
+	for row, line := range now.Lines {
+		if !proto.Equal(before.Lines[row], line) {
+			change.Lines = append(change.Lines, line)
+		}
+	}
+	if len(change.Lines) == 0 && proto.Equal(before.Cursor, now.Cursor) && before.Title == now.Title && before.Alternate == now.Alternate {
+		return nil
+	}
+	return change
 }

@@ -197,6 +197,18 @@ func TestCalls_UnknownProcessOrSession_AreNotFound(t *testing.T) {
 			_, err := f.processes.SnapshotOutput(f.ctx, &execwirev1.SnapshotOutputRequest{SessionId: session, ProcessId: id})
 			return err
 		},
+		"GetScreen": func(session, id string) error {
+			_, err := f.processes.GetScreen(f.ctx, &execwirev1.GetScreenRequest{SessionId: session, ProcessId: id})
+			return err
+		},
+		"WatchScreen": func(session, id string) error {
+			stream, err := f.processes.WatchScreen(f.ctx, &execwirev1.WatchScreenRequest{SessionId: session, ProcessId: id})
+			if err != nil {
+				return err
+			}
+			_, err = stream.Recv()
+			return err
+		},
 		"WatchProcess": func(session, id string) error {
 			stream, err := f.processes.WatchProcess(f.ctx, &execwirev1.WatchProcessRequest{SessionId: session, ProcessId: id})
 			if err != nil {

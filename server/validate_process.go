@@ -191,6 +191,12 @@ func validateCondition(m *execwirev1.WaitProcessRequest) error {
 			return invalidField("idle.silence", "is 0 or missing: set how long the process must have been silent")
 		}
 		return validateDuration("idle.silence", silence)
+	case *execwirev1.WaitProcessRequest_Screen:
+		idle := condition.Screen.GetIdle()
+		if condition.Screen.GetRegularExpression() == "" && idle.AsDuration() == 0 {
+			return invalidField("screen", "has no regular_expression and no idle: say for what to wait")
+		}
+		return validateDuration("screen.idle", idle)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/screen"
 	"github.com/execwire/execwire/internal/session"
 )
 
@@ -30,6 +31,8 @@ func (s *processService) WaitProcess(ctx context.Context, req *execwirev1.WaitPr
 		resp.Satisfied, err = p.WaitPort(ctx, uint16(condition.Port.GetPort()), wait)
 	case *execwirev1.WaitProcessRequest_Idle:
 		resp.Satisfied, err = p.WaitIdle(ctx, condition.Idle.GetSilence().AsDuration(), wait)
+	case *execwirev1.WaitProcessRequest_Screen:
+		resp.Satisfied, resp.Screen, err = waitForScreen(ctx, p, condition.Screen, wait)
 	default:
 		resp.Satisfied, err = waitFor(ctx, p.Exited(), wait)
 	}
@@ -68,12 +71,8 @@ func waitForPattern(ctx context.Context, p *session.Process, m *execwirev1.WaitF
 	if err != nil {
 		return nil, err
 	}
-	pattern, err := process.NewPattern(m.GetRegularExpression())
+	pattern, err := newPattern("pattern.", m.GetRegularExpression())
 	if err != nil {
-		var malformed *process.Error
-		if errors.As(err, &malformed) {
-			return nil, invalidField("pattern."+malformed.Field, malformed.Err.Error())
-		}
 		return nil, err
 	}
 	match, found, err := p.WaitPattern(ctx, pattern, stream, m.GetAfterSeq(), wait)
@@ -82,6 +81,30 @@ func waitForPattern(ctx context.Context, p *session.Process, m *execwirev1.WaitF
 	}
 	return &execwirev1.PatternMatch{
 		Stream: outputStreams[match.Stream], Offset: match.Offset, Data: match.Data, Seq: match.Seq}, nil
+}
+
+// newPattern compiles an expression; prefix is that of its field.
+func newPattern(prefix, expression string) (*process.Pattern, error) {
+	pattern, err := process.NewPattern(expression)
+	var malformed *process.Error
+	if errors.As(err, &malformed) {
+		return nil, invalidField(prefix+malformed.Field, malformed.Err.Error())
+	}
+	return pattern, err
+}
+
+// waitForScreen reports whether the screen was as wanted before the wait was over, and returns the
+// screen then.
+func waitForScreen(ctx context.Context, p *session.Process, m *execwirev1.WaitForScreen, wait time.Duration) (bool, *execwirev1.Screen, error) {
+	pattern, err := newPattern("screen.", m.GetRegularExpression())
+	if err != nil {
+		return false, nil, err
+	}
+	var last *execwirev1.Screen
+	satisfied, err := p.WaitScreen(ctx, pattern, m.GetIdle().AsDuration(), wait, func(shown *screen.Screen, seq uint64) {
+		last = toScreen(shown.Snapshot(), seq, false)
+	})
+	return satisfied, last, err
 }
 
 // fromStream returns the stream that a wait looks at; 0 is all of them.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/cmd/execwire/internal/complete"
@@ -138,4 +139,116 @@ func parseKeys(text string) ([]byte, error) {
 		}
 	}
 	return keys, nil
+}
+
+type screenFlags struct {
+	session           string
+	json, ansi, watch bool
+}
+
+func newScreenCommand(std streams) *cobra.Command {
+	var flags screenFlags
+	command := &cobra.Command{
+		Use:   "screen [--ansi|--json] [--watch] ID",
+		Short: "Print what the terminal of a process shows",
+		Long: `screen prints the lines that the terminal of a process shows, without owning or
+delaying it, also after its exit. With --ansi they have their colours.
+
+With --json the screen is an object: seq (of the last event whose output is shown),
+rows, columns, lines, cursor_row and cursor_column (from 0), cursor_visible, title,
+alternate (as of full-screen programs). With --ansi the lines have escape sequences.
+
+With --watch the screen is printed again after changes, at most 20 times a second,
+until the process has closed; without --json, a terminal is cleared before.`,
+		Example: `  execwire screen editor
+  execwire screen --json installer | jq -r '.lines[.cursor_row]'
+  execwire screen --watch --ansi top`,
+		Args: ids("process", 1),
+	}
+	f := command.Flags()
+	f.BoolVar(&flags.ansi, "ansi", false, "print escape sequences of colours and attributes")
+	f.BoolVar(&flags.watch, "watch", false, "print it again when it changes, until the process has closed")
+	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
+	addSessionFlag(command, &flags.session)
+	onServer(command, serverUse{persistent: true, completes: complete.Records}, func(ctx context.Context, c *client.Client, arguments []string) error {
+		return printScreens(ctx, c, flags, client.ProcessRef{SessionID: flags.session, ProcessID: arguments[0]}, std)
+	})
+	return command
+}
+
+// printScreens prints the screen, and with --watch the later ones.
+func printScreens(ctx context.Context, c *client.Client, flags screenFlags, process client.ProcessRef, std streams) error {
+	options := client.ScreenOptions{Styles: flags.ansi}
+	if !flags.watch {
+		answer, err := c.GetScreen(ctx, process, options)
+		if err != nil {
+			return err
+		}
+		return printScreen(answer.GetScreen(), flags, std)
+	}
+	for shown, err := range c.WatchScreen(ctx, process, options) {
+		if err == nil {
+			err = printScreen(shown, flags, std)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// screenObject is the JSON output for a screen.
+type screenObject struct {
+	Seq           uint64   `json:"seq"`
+	Rows          uint32   `json:"rows"`
+	Columns       uint32   `json:"columns"`
+	Lines         []string `json:"lines"`
+	CursorRow     uint32   `json:"cursor_row"`
+	CursorColumn  uint32   `json:"cursor_column"`
+	CursorVisible bool     `json:"cursor_visible"`
+	Title         string   `json:"title,omitempty"`
+	Alternate     bool     `json:"alternate"`
+}
+
+func describeScreen(shown *execwirev1.Screen) *screenObject {
+	object := &screenObject{
+		Seq: shown.GetSeq(), Rows: shown.GetSize().GetRows(), Columns: shown.GetSize().GetColumns(),
+		CursorRow: shown.GetCursor().GetRow(), CursorColumn: shown.GetCursor().GetColumn(), CursorVisible: shown.GetCursor().GetVisible(),
+		Title: shown.GetTitle(), Alternate: shown.GetAlternate(),
+	}
+	for _, line := range shown.GetLines() {
+		object.Lines = append(object.Lines, styledLine(line))
+	}
+	return object
+}
+
+// styledLine returns a line with the escape sequences of its styles, if they are known.
+func styledLine(line *execwirev1.ScreenLine) string {
+	if len(line.GetRuns()) == 0 {
+		return line.GetText()
+	}
+	var text strings.Builder
+	for _, run := range line.GetRuns() {
+		text.WriteString(run.GetSgr() + run.GetText())
+		if run.GetSgr() != "" {
+			text.WriteString("\x1b[m")
+		}
+	}
+	return text.String()
+}
+
+func printScreen(shown *execwirev1.Screen, flags screenFlags, std streams) error {
+	if flags.json {
+		return printJSON(std.out, describeScreen(shown))
+	}
+	var text strings.Builder
+	if flags.watch && term.IsTerminal(int(std.out.Fd())) {
+		text.WriteString("\x1b[H\x1b[2J")
+	}
+	for _, line := range shown.GetLines() {
+		text.WriteString(styledLine(line))
+		text.WriteByte('\n')
+	}
+	_, err := std.out.WriteString(text.String())
+	return err
 }

@@ -177,7 +177,7 @@ Completions for bash, zsh, fish and PowerShell: execwire completion --help.`,
 	})...)
 	root.AddCommand(
 		newServeCommand(std), newRunCommand(std),
-		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newWaitCommand(std), newKillCommand(std),
+		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newScreenCommand(std), newWaitCommand(std), newKillCommand(std),
 		newCpCommand(std), newMvCommand(std), newFindCommand(std), newWatchCommand(std), newLsCommand(std), newCatCommand(std), newPutCommand(std), newStatCommand(std), newMkdirCommand(std), newTouchCommand(std), newChmodCommand(std), newRmCommand(std),
 		newContextCommand(std), newSessionsCommand(std), newExecutorsCommand(std), newPreviewCommand(std), newGatewayCommand(std), newForwardCommand(std), newPortsCommand(std), newPortForwardCommand(std), newDoctorCommand(std), newConfigCommand(),
 		commands.NewCompletion(root, completionHelp, usageError), commands.NewMan(buildVersion(), usageError), newVersionCommand())

@@ -24,6 +24,8 @@ type waitFlags struct {
 	since        uint64
 	port         uint32
 	idle         time.Duration
+	screen       string
+	screenIdle   time.Duration
 	timeout      time.Duration
 	json         bool
 }
@@ -32,7 +34,7 @@ func newWaitCommand(std streams) *cobra.Command {
 	var flags waitFlags
 	var request *execwirev1.WaitProcessRequest
 	command := &cobra.Command{
-		Use:   "wait [--exit|--closed|--pattern RE|--port N|--idle DURATION] [--timeout DURATION] [--json] ID...",
+		Use:   "wait [--exit|--closed|--pattern RE|--port N|--idle DURATION|--screen RE] [--timeout DURATION] [--json] ID...",
 		Short: "Wait for the exit, output, a port or silence of processes",
 		Long: `wait waits until a condition is true for every process, by default its exit. It
 continues after a lost connection.
@@ -43,9 +45,12 @@ continues after a lost connection.
              the match on its own line
   --port     it or a descendant listens on a TCP port
   --idle     it has written nothing for this long
+  --screen   the lines of its terminal's screen match a regular expression (RE2); with
+             --screen-idle also the screen has not changed for this long, or only that
 
 With --json each process is an object on its own line: id, satisfied, state, exit as
-in ps, and for a pattern, match: stream, offset, data (base64), seq.
+in ps; for a pattern, match: stream, offset, data (base64), seq; for a screen, screen
+as in screen --json.
 
 Exit codes:
     0  the condition is true for every process; with --exit and --closed the exit
@@ -57,8 +62,10 @@ Exit codes:
   125  wait failed: no server, no such process`,
 		Example: `  execwire wait build && echo passed
   execwire wait --timeout 30s --port 8080 server
-  execwire wait --pattern 'listening on \S+' server`,
-		Args: cobra.MatchAll(ids("process", unlimited), exclusive("exit", "closed", "pattern", "port", "idle"), nonNegative("timeout"), positive("idle"),
+  execwire wait --pattern 'listening on \S+' server
+  execwire wait --screen '(?m)^password:$' --screen-idle 200ms login`,
+		Args: cobra.MatchAll(ids("process", unlimited), exclusive("exit", "closed", "pattern", "port", "idle", "screen"), exclusive("exit", "closed", "pattern", "port", "idle", "screen-idle"),
+			nonNegative("timeout"), positive("idle"), positive("screen-idle"),
 			valid(func(command *cobra.Command, _ []string) (err error) {
 				request, err = waitRequest(command, flags)
 				return err
@@ -72,6 +79,8 @@ Exit codes:
 	f.Uint64Var(&flags.since, "since-seq", 0, "with --pattern: search after the event with this `number`")
 	f.Uint32Var(&flags.port, "port", 0, "wait until it or a descendant listens on this TCP `port`")
 	addDuration(f, &flags.idle, "idle", 0, "wait until the process has written nothing for this long")
+	f.StringVar(&flags.screen, "screen", "", "wait until the screen of its terminal matches this `expression`")
+	addDuration(f, &flags.screenIdle, "screen-idle", 0, "wait until the screen has not changed for this long")
 	addDuration(f, &flags.timeout, "timeout", 0, "how long to wait at most; 0 only checks (default unlimited)")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
 	addSessionFlag(command, &flags.session)
@@ -108,6 +117,11 @@ func waitRequest(command *cobra.Command, flags waitFlags) (*execwirev1.WaitProce
 		request.Condition = &execwirev1.WaitProcessRequest_Port{Port: &execwirev1.WaitForPort{Port: flags.port}}
 	case given("idle"):
 		request.Condition = &execwirev1.WaitProcessRequest_Idle{Idle: &execwirev1.WaitForIdle{Silence: durationpb.New(flags.idle)}}
+	case given("screen") && flags.screen == "":
+		return nil, fmt.Errorf("--screen is empty: give an expression, or only --screen-idle")
+	case given("screen"), given("screen-idle"):
+		request.Condition = &execwirev1.WaitProcessRequest_Screen{Screen: &execwirev1.WaitForScreen{
+			RegularExpression: flags.screen, Idle: durationpb.New(flags.screenIdle)}}
 	}
 	return request, nil
 }
@@ -189,6 +203,8 @@ type waitedObject struct {
 	State     string       `json:"state"`
 	Exit      *exitObject  `json:"exit,omitempty"`
 	Match     *matchObject `json:"match,omitempty"`
+
+	Screen *screenObject `json:"screen,omitempty"`
 }
 
 type matchObject struct {
@@ -212,6 +228,9 @@ func printWaited(response *execwirev1.WaitProcessResponse, flags waitFlags, std 
 		Satisfied: response.GetSatisfied(),
 		State:     enumWord(response.GetProcess().GetState(), "PROCESS_STATE_"),
 		Exit:      describeExit(response.GetProcess().GetExit()),
+	}
+	if shown := response.GetScreen(); shown != nil {
+		object.Screen = describeScreen(shown)
 	}
 	if match != nil {
 		object.Match = &matchObject{

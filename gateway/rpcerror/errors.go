@@ -41,6 +41,7 @@ var codesOf = map[execwirev1.ErrorReason]int{
 	execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED:          jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_STDIN_IS_TERMINAL:        jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_NOT_A_TERMINAL:           jsonrpc.CodeInvalidRequest,
+	execwirev1.ErrorReason_ERROR_REASON_SCREEN_UNAVAILABLE:       jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE:        jsonrpc.CodeLimitReached,
 	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS: jsonrpc.CodeLimitReached,
 	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS:     jsonrpc.CodeLimitReached,

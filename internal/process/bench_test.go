@@ -167,6 +167,28 @@ func consumeAll(b *testing.B, owner *eventlog.Owner) (total int) {
 	}
 }
 
+// BenchmarkTerminalOutput floods a terminal, which nobody reads from the log.
+func BenchmarkTerminalOutput(b *testing.B) {
+	const bytes = 32 << 20
+	s := newSupervisor(b, Config{})
+	for name, text := range map[string]string{
+		"plain":  "file 1 root root  1234 Nov 29 04:40 some-file-name.go",
+		"colour": "\x1b[0m\x1b[01;34msome-directory\x1b[0m  \x1b[01;32msome-program\x1b[0m  a-file",
+	} {
+		b.Run(name, func(b *testing.B) {
+			spec := Spec{Argv: []string{"bash", "-c", `yes "$0" | head -c "$1"`, text, strconv.Itoa(bytes)}, Cwd: "/", Terminal: &WindowSize{}}
+			b.SetBytes(bytes)
+			for b.Loop() {
+				p, err := s.Start(b.Context(), spec)
+				if err != nil {
+					b.Fatal(err)
+				}
+				<-p.Closed()
+			}
+		})
+	}
+}
+
 // BenchmarkFloorPipe reads a GiB from a pipe into one buffer of 64 KiB.
 func BenchmarkFloorPipe(b *testing.B) {
 	before := cpuSeconds(b)

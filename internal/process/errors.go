@@ -29,12 +29,13 @@ const (
 	AlreadyExited                       // no process is left to signal or resize
 	ShuttingDown                        // the supervisor is closing
 	UserUnavailable                     // this program cannot start processes of Spec.User
+	ScreenUnavailable                   // the terminal is larger than a screen can be
 )
 
 // Kinds returns all kinds, for checks that a mapping is complete.
 func Kinds() []Kind {
 	var kinds []Kind
-	for k := Internal; k <= UserUnavailable; k++ {
+	for k := Internal; k <= ScreenUnavailable; k++ {
 		kinds = append(kinds, k)
 	}
 	return kinds

@@ -111,6 +111,7 @@ func (p *Process) tryClose() {
 		p.releaseAll()
 	}
 	close(p.closed)
+	p.terminal.noteClosed()
 }
 
 // isTreeEmpty reports whether only the zombie of p is left, which it reaps unless the control group

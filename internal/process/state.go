@@ -49,6 +49,7 @@ type ProcessState struct {
 	Cgroup      string
 	CgroupDirty bool // it is not to be reused
 	WindowSize  WindowSize
+	Screen      []byte // output that shows what the terminal shows; nil: nothing
 
 	State     State      // never StateStarting
 	Exit      ExitRecord // valid from StateExited on
@@ -151,7 +152,7 @@ func (s *Supervisor) stateOf(processes []*Process, placeholders map[*Process][]s
 // stateWithin returns the state without that of the root. Called with p.mu and processTracker.mu held.
 func (p *Process) stateWithin() ProcessState {
 	state := ProcessState{
-		Spec: p.spec, Log: p.log.State(), Sandbox: p.sandbox, WindowSize: p.windowSize,
+		Spec: p.spec, Log: p.log.State(), Sandbox: p.sandbox, WindowSize: p.windowSize, Screen: p.terminal.screenState(),
 		State: p.state, Exit: p.exit, StartedAt: p.startedAt.Round(0),
 		Silence: time.Since(p.LastOutput()),
 		Cause:   p.cause, Killed: p.killed, KillingRest: p.killingRest, Released: p.released,
@@ -323,7 +324,10 @@ func (p *Process) restoreFiles(saved *ProcessState, closed *os.File) error {
 		}
 	}
 	if p.spec.Terminal != nil {
-		p.terminal = &terminal{master: input}
+		p.terminal = &terminal{master: input, size: p.windowSize}
+		if err := p.restoreScreen(saved.Screen); err != nil {
+			return err
+		}
 	}
 	if saved.Stdin == nil {
 		return nil

@@ -152,7 +152,11 @@ func (s *stream) read(fd uintptr) (n int, hasWindow bool, err error) {
 		return n, true, err
 	}
 	now := time.Now()
-	s.writer.Commit(n, now)
+	if s.terminal {
+		s.process.terminal.show(buf[:n], func() { s.writer.Commit(n, now) })
+	} else {
+		s.writer.Commit(n, now)
+	}
 	s.process.noteOutput(now)
 	if n >= fullPipeRead && !s.pipeEnlarged {
 		s.pipeEnlarged = true

@@ -311,8 +311,8 @@ func (s *Supervisor) newProcess(spec Spec, c child, cio *childIO, root *trackedR
 		}
 	}
 	if cio.terminal != nil {
-		p.terminal = &terminal{master: cio.terminal}
 		p.windowSize = spec.Terminal.withDefaults()
+		p.terminal = &terminal{master: cio.terminal, size: p.windowSize}
 		p.stdin = s.newStdin(cio.terminal, true)
 		p.addStream(cio.terminal, eventlog.Terminal)
 	} else {

@@ -1,15 +1,63 @@
 package process
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
+	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/screen"
 )
 
-// terminal is the terminal of a process, by its master.
-type terminal struct{ master *os.File }
+// terminal is the terminal of a process, by its master, with its screen.
+type terminal struct {
+	master *os.File
+
+	// mu is held over a commit of output, so that the screen shows exactly the output in the log.
+	mu      sync.Mutex
+	screen  *screen.Screen // nil: nothing was shown, or its size does not fit
+	size    WindowSize
+	changed chan struct{} // closed at the next change of the screen; nil: nobody waits
+}
+
+// show makes output part of the screen while it is committed to the log.
+func (t *terminal) show(output []byte, commit func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.screen == nil && t.fits() {
+		t.screen = screen.New(int(t.size.Cols), int(t.size.Rows))
+	}
+	if t.screen != nil {
+		t.screen.Write(output)
+	}
+	commit()
+	t.noteChange()
+}
+
+// noteClosed is called when the process has closed.
+func (t *terminal) noteClosed() {
+	if t != nil {
+		t.mu.Lock()
+		t.noteChange()
+		t.mu.Unlock()
+	}
+}
+
+func (t *terminal) fits() bool { return screen.Fits(int(t.size.Cols), int(t.size.Rows)) }
+
+// noteChange is called with mu held.
+func (t *terminal) noteChange() {
+	if t.changed != nil {
+		close(t.changed)
+		t.changed = nil
+	}
+}
 
 // control calls f with the master, or fails if that is closed.
 func (t *terminal) control(f func(fd int) error) error {
@@ -26,9 +74,22 @@ func (t *terminal) control(f func(fd int) error) error {
 
 // resize sets the size; the kernel sends SIGWINCH to the foreground process group.
 func (t *terminal) resize(size WindowSize) error {
-	return t.control(func(fd int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.control(func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Cols})
-	})
+	}); err != nil {
+		return err
+	}
+	t.size = size
+	switch {
+	case !t.fits():
+		t.screen = nil
+	case t.screen != nil:
+		t.screen.Resize(int(size.Cols), int(size.Rows))
+	}
+	t.noteChange()
+	return nil
 }
 
 // foreground returns the foreground process group. It fails for a nil terminal.
@@ -82,4 +143,143 @@ func (p *Process) WindowSize() WindowSize {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.windowSize
+}
+
+// Screen calls do with the screen of the terminal, which must not be used later, and the seq of the last
+// event whose output it has: it has all output up to that one, and no other. Output is delayed until do
+// returns. The screen stays after the exit. Kinds: NotATerminal, ScreenUnavailable.
+func (p *Process) Screen(do func(s *screen.Screen, seq uint64)) error {
+	t := p.terminal
+	if t == nil {
+		return newError(NotATerminal, "read screen", "the process was started without a terminal")
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.fits() {
+		return newError(ScreenUnavailable, "read screen", fmt.Sprintf("the terminal has %d columns and %d rows, more than %d cells",
+			t.size.Cols, t.size.Rows, screen.MaxCells))
+	}
+	shown := t.screen
+	if shown == nil {
+		shown = screen.New(int(t.size.Cols), int(t.size.Rows))
+	}
+	do(shown, p.log.Stats().LastSeq)
+	return nil
+}
+
+// WatchScreen is like Screen. It returns a channel that is closed when the screen changes, by output, also
+// if that shows the same, or by a resize, and when the process closes.
+func (p *Process) WatchScreen(do func(s *screen.Screen, seq uint64)) (changed <-chan struct{}, err error) {
+	err = p.Screen(func(s *screen.Screen, seq uint64) {
+		do(s, seq)
+		if p.terminal.changed == nil {
+			p.terminal.changed = make(chan struct{})
+		}
+		changed = p.terminal.changed
+	})
+	return changed, err
+}
+
+// screenPoll is the least time between two checks of the screen.
+const screenPoll = 50 * time.Millisecond
+
+// WaitScreen waits until the text of the screen, see screen.Screen.Text, matches the pattern, and its text
+// and cursor have not changed for rest, counted from the last output at the time of the call. It reports
+// whether that was so within wait; if the text does not match when the process closes it returns. A wait
+// of 0 checks once. If ctx ends it returns its cause. It calls do as Screen does, last with the screen that
+// it has checked last. Kinds: those of Screen.
+func (p *Process) WaitScreen(
+	ctx context.Context, pattern *Pattern, rest, wait time.Duration, do func(s *screen.Screen, seq uint64),
+) (bool, error) {
+	waitCtx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	var text string
+	var at screen.Cursor
+	var since time.Time // when it changed
+	for {
+		var closed bool
+		changed, err := p.WatchScreen(func(s *screen.Screen, seq uint64) {
+			closed = isClosed(p.closed)
+			shown, cursor := s.Text(), s.Cursor()
+			if since.IsZero() {
+				since = p.LastOutput()
+			} else if shown != text || cursor != at {
+				since = time.Now()
+			}
+			text, at = shown, cursor
+			do(s, seq)
+		})
+		if err != nil {
+			return false, err
+		}
+		_, _, matches := pattern.find([]byte(text), false)
+		pause := rest - time.Since(since)
+		switch {
+		case matches && pause <= 0:
+			return true, nil
+		case ctx.Err() != nil:
+			return false, context.Cause(ctx)
+		case waitCtx.Err() != nil, closed && !matches:
+			return false, nil
+		case !matches:
+			pause = wait
+		}
+		if sleep(waitCtx, pause, changed); isClosed(changed) {
+			sleep(waitCtx, min(screenPoll, pause), nil)
+		}
+	}
+}
+
+// ScreenBytes returns about how much memory the screen takes.
+func (p *Process) ScreenBytes() int {
+	t := p.terminal
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.screen == nil {
+		return 0
+	}
+	return t.screen.Bytes()
+}
+
+// screenState returns what restoreScreen needs.
+func (t *terminal) screenState() []byte {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.screen == nil {
+		return nil
+	}
+	return t.screen.Repaint()
+}
+
+// restoreScreen restores the screen of a process that has none yet. A program without screens has left
+// no state: what is retained of the output is shown then.
+func (p *Process) restoreScreen(state []byte) error {
+	t := p.terminal
+	if t == nil || p.log.Stats().LastSeq == 0 {
+		return nil
+	}
+	if len(state) > 0 {
+		t.show(state, func() {})
+		return nil
+	}
+	reader, err := p.log.NewReader(0)
+	if err != nil {
+		return fmt.Errorf("failed to read its output for the screen: %w", err)
+	}
+	defer reader.Close()
+	for {
+		batch, more, err := reader.TryNext(eventlog.MaxChunkBytes)
+		if err != nil || !more {
+			return nil // the log has ended
+		}
+		for _, e := range batch.Events {
+			t.show(e.Data, func() {})
+		}
+	}
 }

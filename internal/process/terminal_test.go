@@ -5,9 +5,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/execwire/execwire/internal/screen"
 	"github.com/execwire/execwire/internal/testproc"
 )
 
@@ -201,5 +203,72 @@ func TestTerminal_NeverRead_BlocksOnlyItsWriters(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantKind(t, <-result, StdinClosed)
+	waitClosed(t, p)
+}
+
+// screenOf returns the text of the screen, which has exactly the output in the log up to seq.
+func screenOf(t *testing.T, p *Process) (text string, seq uint64) {
+	t.Helper()
+	if err := p.Screen(func(s *screen.Screen, at uint64) { text, seq = strings.TrimRight(s.Text(), "\n"), at }); err != nil {
+		t.Fatal(err)
+	}
+	return text, seq
+}
+
+func TestScreen_ShowsTheOutput(t *testing.T) {
+	p := start(t, onTerminal(shell(`read line; printf 'one\n\033[31mtwo\n'; exec cat`), 4, 10))
+	if text, seq := screenOf(t, p); text != "" || seq != 0 || p.ScreenBytes() != 0 {
+		t.Errorf("%q at %d, %d bytes before the first output", text, seq, p.ScreenBytes())
+	}
+	pattern, err := NewPattern("(?m)^two$")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait := func(want bool, rest, wait time.Duration) {
+		t.Helper()
+		if got, err := p.WaitScreen(testContext(t), pattern, rest, wait, func(*screen.Screen, uint64) {}); got != want || err != nil {
+			t.Errorf("waiting returned %v, %v", got, err)
+		}
+	}
+	wait(false, 0, 0)
+	mustWrite(t, p, "\n")
+	wait(true, 0, testTimeout)
+	wait(true, time.Millisecond, testTimeout)
+	readLog(t, p).until("two\r\n")
+	text, seq := screenOf(t, p)
+	if text != "\none\ntwo" || seq != p.Log().Stats().LastSeq || p.ScreenBytes() == 0 {
+		t.Errorf("%q at %d of %d", text, seq, p.Log().Stats().LastSeq)
+	}
+	changed, err := p.WatchScreen(func(*screen.Screen, uint64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Resize(WindowSize{Rows: 2, Cols: 65535}); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	if text, _ := screenOf(t, p); text != "two" {
+		t.Errorf("%q after a resize", text)
+	}
+	if err := p.Resize(WindowSize{Rows: 65535, Cols: 65535}); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, p.Screen(func(*screen.Screen, uint64) {}), ScreenUnavailable)
+	if err := p.Resize(WindowSize{Rows: 4, Cols: 10}); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, p, "\x04") // Ctrl-D
+	waitClosed(t, p)
+	wait(false, 0, testTimeout)
+	if text, seq := screenOf(t, p); text != "" || seq != p.Log().Stats().LastSeq {
+		t.Errorf("%q at %d after the end", text, seq)
+	}
+}
+
+func TestScreen_WithoutTerminal(t *testing.T) {
+	p := start(t, shell("exit 0"))
+	wantKind(t, p.Screen(func(*screen.Screen, uint64) {}), NotATerminal)
+	_, err := p.WatchScreen(func(*screen.Screen, uint64) {})
+	wantKind(t, err, NotATerminal)
 	waitClosed(t, p)
 }

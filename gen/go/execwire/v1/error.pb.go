@@ -345,6 +345,9 @@ const (
 	// The server records what callers do in an audit log, which cannot be written, and its
 	// setting audit_failure is refuse: nothing was done. UNAVAILABLE.
 	ErrorReason_ERROR_REASON_AUDIT_LOG_FAILED ErrorReason = 140
+	// The terminal of the process has more cells than the server keeps a screen for: its
+	// size is in the message. Resize it. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_SCREEN_UNAVAILABLE ErrorReason = 150
 )
 
 // Enum value maps for ErrorReason.
@@ -455,6 +458,7 @@ var (
 		132: "ERROR_REASON_UPGRADE_NOT_FOUND",
 		133: "ERROR_REASON_PROFILE_IN_PROGRESS",
 		140: "ERROR_REASON_AUDIT_LOG_FAILED",
+		150: "ERROR_REASON_SCREEN_UNAVAILABLE",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                0,
@@ -562,6 +566,7 @@ var (
 		"ERROR_REASON_UPGRADE_NOT_FOUND":          132,
 		"ERROR_REASON_PROFILE_IN_PROGRESS":        133,
 		"ERROR_REASON_AUDIT_LOG_FAILED":           140,
+		"ERROR_REASON_SCREEN_UNAVAILABLE":         150,
 	}
 )
 
@@ -596,7 +601,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xa0\x1e\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xc6\x1e\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -703,7 +708,8 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x1cERROR_REASON_UPGRADE_REFUSED\x10\x83\x01\x12#\n" +
 	"\x1eERROR_REASON_UPGRADE_NOT_FOUND\x10\x84\x01\x12%\n" +
 	" ERROR_REASON_PROFILE_IN_PROGRESS\x10\x85\x01\x12\"\n" +
-	"\x1dERROR_REASON_AUDIT_LOG_FAILED\x10\x8c\x01\"\x04\b\x1a\x10\x1a\"\x04\b$\x10$*\x1eERROR_REASON_SPOOL_UNAVAILABLE*\x1aERROR_REASON_PROCESS_OWNEDB\xa6\x01\n" +
+	"\x1dERROR_REASON_AUDIT_LOG_FAILED\x10\x8c\x01\x12$\n" +
+	"\x1fERROR_REASON_SCREEN_UNAVAILABLE\x10\x96\x01\"\x04\b\x1a\x10\x1a\"\x04\b$\x10$*\x1eERROR_REASON_SPOOL_UNAVAILABLE*\x1aERROR_REASON_PROCESS_OWNEDB\xa6\x01\n" +
 	"\x0fcom.execwire.v1B\n" +
 	"ErrorProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 

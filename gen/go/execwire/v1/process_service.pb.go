@@ -994,6 +994,523 @@ func (x *StreamSnapshot) GetTotalBytes() uint64 {
 	return 0
 }
 
+// GetScreenRequest selects the process.
+type GetScreenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; empty is the default session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The process. Required.
+	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// Whether to return the styles of the lines.
+	Styles bool `protobuf:"varint,3,opt,name=styles,proto3" json:"styles,omitempty"`
+	// Whether to return repaint.
+	Repaint       bool `protobuf:"varint,4,opt,name=repaint,proto3" json:"repaint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetScreenRequest) Reset() {
+	*x = GetScreenRequest{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetScreenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetScreenRequest) ProtoMessage() {}
+
+func (x *GetScreenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetScreenRequest.ProtoReflect.Descriptor instead.
+func (*GetScreenRequest) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GetScreenRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *GetScreenRequest) GetProcessId() string {
+	if x != nil {
+		return x.ProcessId
+	}
+	return ""
+}
+
+func (x *GetScreenRequest) GetStyles() bool {
+	if x != nil {
+		return x.Styles
+	}
+	return false
+}
+
+func (x *GetScreenRequest) GetRepaint() bool {
+	if x != nil {
+		return x.Repaint
+	}
+	return false
+}
+
+// GetScreenResponse has what the terminal shows.
+type GetScreenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it shows.
+	Screen *Screen `protobuf:"bytes,1,opt,name=screen,proto3" json:"screen,omitempty"`
+	// Escape sequences that make a terminal like xterm, of the size of the screen, show the
+	// same: both screens, the cursor, the scrolling region, the modes and the title.
+	// Followed by the output after screen.seq it continues to show the same.
+	Repaint       []byte `protobuf:"bytes,2,opt,name=repaint,proto3" json:"repaint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetScreenResponse) Reset() {
+	*x = GetScreenResponse{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetScreenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetScreenResponse) ProtoMessage() {}
+
+func (x *GetScreenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetScreenResponse.ProtoReflect.Descriptor instead.
+func (*GetScreenResponse) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GetScreenResponse) GetScreen() *Screen {
+	if x != nil {
+		return x.Screen
+	}
+	return nil
+}
+
+func (x *GetScreenResponse) GetRepaint() []byte {
+	if x != nil {
+		return x.Repaint
+	}
+	return nil
+}
+
+// Screen is what a terminal shows.
+type Screen struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The seq of the last event whose output is shown. All output up to it is.
+	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	// The size.
+	Size *TerminalSize `protobuf:"bytes,2,opt,name=size,proto3" json:"size,omitempty"`
+	// The lines: all of them, from the top, or those that changed.
+	Lines []*ScreenLine `protobuf:"bytes,3,rep,name=lines,proto3" json:"lines,omitempty"`
+	// The cursor.
+	Cursor *ScreenCursor `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The title of the window, as the process has set it.
+	Title string `protobuf:"bytes,5,opt,name=title,proto3" json:"title,omitempty"`
+	// Whether the alternate screen is shown, as by full-screen programs.
+	Alternate     bool `protobuf:"varint,6,opt,name=alternate,proto3" json:"alternate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Screen) Reset() {
+	*x = Screen{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Screen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Screen) ProtoMessage() {}
+
+func (x *Screen) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Screen.ProtoReflect.Descriptor instead.
+func (*Screen) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Screen) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Screen) GetSize() *TerminalSize {
+	if x != nil {
+		return x.Size
+	}
+	return nil
+}
+
+func (x *Screen) GetLines() []*ScreenLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *Screen) GetCursor() *ScreenCursor {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+func (x *Screen) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *Screen) GetAlternate() bool {
+	if x != nil {
+		return x.Alternate
+	}
+	return false
+}
+
+// ScreenLine is a line of a screen.
+type ScreenLine struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which one, from 0 at the top.
+	Row uint32 `protobuf:"varint,1,opt,name=row,proto3" json:"row,omitempty"`
+	// The text, without blanks at its end.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// The parts of the line by their style, with styled blanks at its end, if styles were
+	// asked for.
+	Runs          []*ScreenRun `protobuf:"bytes,3,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScreenLine) Reset() {
+	*x = ScreenLine{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScreenLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScreenLine) ProtoMessage() {}
+
+func (x *ScreenLine) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScreenLine.ProtoReflect.Descriptor instead.
+func (*ScreenLine) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ScreenLine) GetRow() uint32 {
+	if x != nil {
+		return x.Row
+	}
+	return 0
+}
+
+func (x *ScreenLine) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ScreenLine) GetRuns() []*ScreenRun {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// ScreenRun is a text of the same style.
+type ScreenRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The text.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// Escape sequence (SGR) that selects the style on a terminal in any other one. Empty:
+	// the default style.
+	Sgr           string `protobuf:"bytes,2,opt,name=sgr,proto3" json:"sgr,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScreenRun) Reset() {
+	*x = ScreenRun{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScreenRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScreenRun) ProtoMessage() {}
+
+func (x *ScreenRun) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScreenRun.ProtoReflect.Descriptor instead.
+func (*ScreenRun) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ScreenRun) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ScreenRun) GetSgr() string {
+	if x != nil {
+		return x.Sgr
+	}
+	return ""
+}
+
+// ScreenCursor is the cursor of a screen.
+type ScreenCursor struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its row, from 0.
+	Row uint32 `protobuf:"varint,1,opt,name=row,proto3" json:"row,omitempty"`
+	// Its column, from 0.
+	Column uint32 `protobuf:"varint,2,opt,name=column,proto3" json:"column,omitempty"`
+	// Whether it is shown.
+	Visible       bool `protobuf:"varint,3,opt,name=visible,proto3" json:"visible,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScreenCursor) Reset() {
+	*x = ScreenCursor{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScreenCursor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScreenCursor) ProtoMessage() {}
+
+func (x *ScreenCursor) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScreenCursor.ProtoReflect.Descriptor instead.
+func (*ScreenCursor) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ScreenCursor) GetRow() uint32 {
+	if x != nil {
+		return x.Row
+	}
+	return 0
+}
+
+func (x *ScreenCursor) GetColumn() uint32 {
+	if x != nil {
+		return x.Column
+	}
+	return 0
+}
+
+func (x *ScreenCursor) GetVisible() bool {
+	if x != nil {
+		return x.Visible
+	}
+	return false
+}
+
+// WatchScreenRequest selects the process.
+type WatchScreenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; empty is the default session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The process. Required.
+	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// Whether to send the styles of the lines.
+	Styles        bool `protobuf:"varint,3,opt,name=styles,proto3" json:"styles,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchScreenRequest) Reset() {
+	*x = WatchScreenRequest{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchScreenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchScreenRequest) ProtoMessage() {}
+
+func (x *WatchScreenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchScreenRequest.ProtoReflect.Descriptor instead.
+func (*WatchScreenRequest) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *WatchScreenRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *WatchScreenRequest) GetProcessId() string {
+	if x != nil {
+		return x.ProcessId
+	}
+	return ""
+}
+
+func (x *WatchScreenRequest) GetStyles() bool {
+	if x != nil {
+		return x.Styles
+	}
+	return false
+}
+
+// WatchScreenResponse is a change of the screen.
+type WatchScreenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The screen, with the lines that are not as in the message before. In the first
+	// message and after a change of the size it has all.
+	Screen        *Screen `protobuf:"bytes,1,opt,name=screen,proto3" json:"screen,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchScreenResponse) Reset() {
+	*x = WatchScreenResponse{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchScreenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchScreenResponse) ProtoMessage() {}
+
+func (x *WatchScreenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchScreenResponse.ProtoReflect.Descriptor instead.
+func (*WatchScreenResponse) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *WatchScreenResponse) GetScreen() *Screen {
+	if x != nil {
+		return x.Screen
+	}
+	return nil
+}
+
 // WriteStdinRequest carries input.
 type WriteStdinRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1025,7 +1542,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[14]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1554,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[14]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1567,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{14}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WriteStdinRequest) GetSessionId() string {
@@ -1114,7 +1631,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[15]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1643,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[15]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1656,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{15}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WriteStdinResponse) GetAcceptedOffset() uint64 {
@@ -1162,7 +1679,7 @@ type CloseStdinRequest struct {
 
 func (x *CloseStdinRequest) Reset() {
 	*x = CloseStdinRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[16]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1691,7 @@ func (x *CloseStdinRequest) String() string {
 func (*CloseStdinRequest) ProtoMessage() {}
 
 func (x *CloseStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[16]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1704,7 @@ func (x *CloseStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseStdinRequest.ProtoReflect.Descriptor instead.
 func (*CloseStdinRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{16}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CloseStdinRequest) GetSessionId() string {
@@ -1213,7 +1730,7 @@ type CloseStdinResponse struct {
 
 func (x *CloseStdinResponse) Reset() {
 	*x = CloseStdinResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[17]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1742,7 @@ func (x *CloseStdinResponse) String() string {
 func (*CloseStdinResponse) ProtoMessage() {}
 
 func (x *CloseStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[17]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1755,7 @@ func (x *CloseStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseStdinResponse.ProtoReflect.Descriptor instead.
 func (*CloseStdinResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{17}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{25}
 }
 
 // ResizeTerminalRequest gives a terminal a new size.
@@ -1256,7 +1773,7 @@ type ResizeTerminalRequest struct {
 
 func (x *ResizeTerminalRequest) Reset() {
 	*x = ResizeTerminalRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[18]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1785,7 @@ func (x *ResizeTerminalRequest) String() string {
 func (*ResizeTerminalRequest) ProtoMessage() {}
 
 func (x *ResizeTerminalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[18]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1798,7 @@ func (x *ResizeTerminalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeTerminalRequest.ProtoReflect.Descriptor instead.
 func (*ResizeTerminalRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{18}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResizeTerminalRequest) GetSessionId() string {
@@ -1314,7 +1831,7 @@ type ResizeTerminalResponse struct {
 
 func (x *ResizeTerminalResponse) Reset() {
 	*x = ResizeTerminalResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[19]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +1843,7 @@ func (x *ResizeTerminalResponse) String() string {
 func (*ResizeTerminalResponse) ProtoMessage() {}
 
 func (x *ResizeTerminalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[19]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +1856,7 @@ func (x *ResizeTerminalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeTerminalResponse.ProtoReflect.Descriptor instead.
 func (*ResizeTerminalResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{19}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{27}
 }
 
 // SignalProcessRequest sends a signal.
@@ -1359,7 +1876,7 @@ type SignalProcessRequest struct {
 
 func (x *SignalProcessRequest) Reset() {
 	*x = SignalProcessRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[20]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1888,7 @@ func (x *SignalProcessRequest) String() string {
 func (*SignalProcessRequest) ProtoMessage() {}
 
 func (x *SignalProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[20]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1901,7 @@ func (x *SignalProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalProcessRequest.ProtoReflect.Descriptor instead.
 func (*SignalProcessRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{20}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SignalProcessRequest) GetSessionId() string {
@@ -1424,7 +1941,7 @@ type SignalProcessResponse struct {
 
 func (x *SignalProcessResponse) Reset() {
 	*x = SignalProcessResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[21]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1953,7 @@ func (x *SignalProcessResponse) String() string {
 func (*SignalProcessResponse) ProtoMessage() {}
 
 func (x *SignalProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[21]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1966,7 @@ func (x *SignalProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalProcessResponse.ProtoReflect.Descriptor instead.
 func (*SignalProcessResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{21}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{29}
 }
 
 // TerminateProcessRequest ends a process.
@@ -1467,7 +1984,7 @@ type TerminateProcessRequest struct {
 
 func (x *TerminateProcessRequest) Reset() {
 	*x = TerminateProcessRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[22]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1996,7 @@ func (x *TerminateProcessRequest) String() string {
 func (*TerminateProcessRequest) ProtoMessage() {}
 
 func (x *TerminateProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[22]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +2009,7 @@ func (x *TerminateProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateProcessRequest.ProtoReflect.Descriptor instead.
 func (*TerminateProcessRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{22}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TerminateProcessRequest) GetSessionId() string {
@@ -1534,7 +2051,7 @@ type TerminateProcessResponse struct {
 
 func (x *TerminateProcessResponse) Reset() {
 	*x = TerminateProcessResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[23]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +2063,7 @@ func (x *TerminateProcessResponse) String() string {
 func (*TerminateProcessResponse) ProtoMessage() {}
 
 func (x *TerminateProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[23]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +2076,7 @@ func (x *TerminateProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateProcessResponse.ProtoReflect.Descriptor instead.
 func (*TerminateProcessResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{23}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TerminateProcessResponse) GetWasRunning() bool {
@@ -1606,6 +2123,7 @@ type WaitProcessRequest struct {
 	//	*WaitProcessRequest_Pattern
 	//	*WaitProcessRequest_Port
 	//	*WaitProcessRequest_Idle
+	//	*WaitProcessRequest_Screen
 	Condition isWaitProcessRequest_Condition `protobuf_oneof:"condition"`
 	// How long to wait. Absent or more than the server's max_wait means max_wait; 0 only
 	// checks.
@@ -1616,7 +2134,7 @@ type WaitProcessRequest struct {
 
 func (x *WaitProcessRequest) Reset() {
 	*x = WaitProcessRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[24]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +2146,7 @@ func (x *WaitProcessRequest) String() string {
 func (*WaitProcessRequest) ProtoMessage() {}
 
 func (x *WaitProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[24]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +2159,7 @@ func (x *WaitProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitProcessRequest.ProtoReflect.Descriptor instead.
 func (*WaitProcessRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{24}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WaitProcessRequest) GetSessionId() string {
@@ -1710,6 +2228,15 @@ func (x *WaitProcessRequest) GetIdle() *WaitForIdle {
 	return nil
 }
 
+func (x *WaitProcessRequest) GetScreen() *WaitForScreen {
+	if x != nil {
+		if x, ok := x.Condition.(*WaitProcessRequest_Screen); ok {
+			return x.Screen
+		}
+	}
+	return nil
+}
+
 func (x *WaitProcessRequest) GetWait() *durationpb.Duration {
 	if x != nil {
 		return x.Wait
@@ -1746,6 +2273,11 @@ type WaitProcessRequest_Idle struct {
 	Idle *WaitForIdle `protobuf:"bytes,7,opt,name=idle,proto3,oneof"`
 }
 
+type WaitProcessRequest_Screen struct {
+	// The terminal shows something.
+	Screen *WaitForScreen `protobuf:"bytes,9,opt,name=screen,proto3,oneof"`
+}
+
 func (*WaitProcessRequest_Exit) isWaitProcessRequest_Condition() {}
 
 func (*WaitProcessRequest_Closed) isWaitProcessRequest_Condition() {}
@@ -1756,6 +2288,8 @@ func (*WaitProcessRequest_Port) isWaitProcessRequest_Condition() {}
 
 func (*WaitProcessRequest_Idle) isWaitProcessRequest_Condition() {}
 
+func (*WaitProcessRequest_Screen) isWaitProcessRequest_Condition() {}
+
 // WaitForExit waits until the exit is known.
 type WaitForExit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1765,7 +2299,7 @@ type WaitForExit struct {
 
 func (x *WaitForExit) Reset() {
 	*x = WaitForExit{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[25]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +2311,7 @@ func (x *WaitForExit) String() string {
 func (*WaitForExit) ProtoMessage() {}
 
 func (x *WaitForExit) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[25]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +2324,7 @@ func (x *WaitForExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitForExit.ProtoReflect.Descriptor instead.
 func (*WaitForExit) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{25}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{33}
 }
 
 // WaitForClosed waits until the log has ended.
@@ -1802,7 +2336,7 @@ type WaitForClosed struct {
 
 func (x *WaitForClosed) Reset() {
 	*x = WaitForClosed{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[26]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +2348,7 @@ func (x *WaitForClosed) String() string {
 func (*WaitForClosed) ProtoMessage() {}
 
 func (x *WaitForClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[26]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +2361,7 @@ func (x *WaitForClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitForClosed.ProtoReflect.Descriptor instead.
 func (*WaitForClosed) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{26}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{34}
 }
 
 // WaitForPattern waits until output matches a regular expression. It searches all
@@ -1849,7 +2383,7 @@ type WaitForPattern struct {
 
 func (x *WaitForPattern) Reset() {
 	*x = WaitForPattern{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[27]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +2395,7 @@ func (x *WaitForPattern) String() string {
 func (*WaitForPattern) ProtoMessage() {}
 
 func (x *WaitForPattern) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[27]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +2408,7 @@ func (x *WaitForPattern) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitForPattern.ProtoReflect.Descriptor instead.
 func (*WaitForPattern) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{27}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WaitForPattern) GetRegularExpression() string {
@@ -1910,7 +2444,7 @@ type WaitForPort struct {
 
 func (x *WaitForPort) Reset() {
 	*x = WaitForPort{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[28]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1922,7 +2456,7 @@ func (x *WaitForPort) String() string {
 func (*WaitForPort) ProtoMessage() {}
 
 func (x *WaitForPort) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[28]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1935,7 +2469,7 @@ func (x *WaitForPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitForPort.ProtoReflect.Descriptor instead.
 func (*WaitForPort) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{28}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WaitForPort) GetPort() uint32 {
@@ -1957,7 +2491,7 @@ type WaitForIdle struct {
 
 func (x *WaitForIdle) Reset() {
 	*x = WaitForIdle{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[29]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1969,7 +2503,7 @@ func (x *WaitForIdle) String() string {
 func (*WaitForIdle) ProtoMessage() {}
 
 func (x *WaitForIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[29]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1982,12 +2516,73 @@ func (x *WaitForIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitForIdle.ProtoReflect.Descriptor instead.
 func (*WaitForIdle) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{29}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WaitForIdle) GetSilence() *durationpb.Duration {
 	if x != nil {
 		return x.Silence
+	}
+	return nil
+}
+
+// WaitForScreen waits until the terminal of the process shows a text, and until its
+// lines and its cursor have not changed for a while, which is checked up to 20 times a
+// second. If the process closes before the text is shown, the wait is over. Errors are
+// those of GetScreen.
+type WaitForScreen struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The expression, in RE2 syntax, at most 1 KiB, matched against the lines of the
+	// screen, each with a line feed at its end and without blanks before it. Empty: any
+	// text.
+	RegularExpression string `protobuf:"bytes,1,opt,name=regular_expression,json=regularExpression,proto3" json:"regular_expression,omitempty"`
+	// How long the screen has to be the same, counted from its last change, or from the
+	// last output before the call. Absent or 0: no time. One of the two fields is required.
+	Idle          *durationpb.Duration `protobuf:"bytes,2,opt,name=idle,proto3" json:"idle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitForScreen) Reset() {
+	*x = WaitForScreen{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitForScreen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitForScreen) ProtoMessage() {}
+
+func (x *WaitForScreen) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitForScreen.ProtoReflect.Descriptor instead.
+func (*WaitForScreen) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *WaitForScreen) GetRegularExpression() string {
+	if x != nil {
+		return x.RegularExpression
+	}
+	return ""
+}
+
+func (x *WaitForScreen) GetIdle() *durationpb.Duration {
+	if x != nil {
+		return x.Idle
 	}
 	return nil
 }
@@ -2000,14 +2595,17 @@ type WaitProcessResponse struct {
 	// The process when the answer was made.
 	Process *Process `protobuf:"bytes,2,opt,name=process,proto3" json:"process,omitempty"`
 	// The match, if the condition was a pattern and is true.
-	Match         *PatternMatch `protobuf:"bytes,3,opt,name=match,proto3" json:"match,omitempty"`
+	Match *PatternMatch `protobuf:"bytes,3,opt,name=match,proto3" json:"match,omitempty"`
+	// What the terminal shows when the wait ends, without styles, if the condition was a
+	// screen.
+	Screen        *Screen `protobuf:"bytes,4,opt,name=screen,proto3" json:"screen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaitProcessResponse) Reset() {
 	*x = WaitProcessResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[30]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2617,7 @@ func (x *WaitProcessResponse) String() string {
 func (*WaitProcessResponse) ProtoMessage() {}
 
 func (x *WaitProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[30]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2630,7 @@ func (x *WaitProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitProcessResponse.ProtoReflect.Descriptor instead.
 func (*WaitProcessResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{30}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WaitProcessResponse) GetSatisfied() bool {
@@ -2056,6 +2654,13 @@ func (x *WaitProcessResponse) GetMatch() *PatternMatch {
 	return nil
 }
 
+func (x *WaitProcessResponse) GetScreen() *Screen {
+	if x != nil {
+		return x.Screen
+	}
+	return nil
+}
+
 // PatternMatch is a match of a pattern.
 type PatternMatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2073,7 +2678,7 @@ type PatternMatch struct {
 
 func (x *PatternMatch) Reset() {
 	*x = PatternMatch{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[31]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2085,7 +2690,7 @@ func (x *PatternMatch) String() string {
 func (*PatternMatch) ProtoMessage() {}
 
 func (x *PatternMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[31]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2098,7 +2703,7 @@ func (x *PatternMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PatternMatch.ProtoReflect.Descriptor instead.
 func (*PatternMatch) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{31}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PatternMatch) GetStream() OutputStream {
@@ -2142,7 +2747,7 @@ type GetProcessRequest struct {
 
 func (x *GetProcessRequest) Reset() {
 	*x = GetProcessRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[32]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +2759,7 @@ func (x *GetProcessRequest) String() string {
 func (*GetProcessRequest) ProtoMessage() {}
 
 func (x *GetProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[32]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +2772,7 @@ func (x *GetProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProcessRequest.ProtoReflect.Descriptor instead.
 func (*GetProcessRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{32}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetProcessRequest) GetSessionId() string {
@@ -2198,7 +2803,7 @@ type GetProcessResponse struct {
 
 func (x *GetProcessResponse) Reset() {
 	*x = GetProcessResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[33]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2815,7 @@ func (x *GetProcessResponse) String() string {
 func (*GetProcessResponse) ProtoMessage() {}
 
 func (x *GetProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[33]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2828,7 @@ func (x *GetProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProcessResponse.ProtoReflect.Descriptor instead.
 func (*GetProcessResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{33}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetProcessResponse) GetProcess() *Process {
@@ -2255,7 +2860,7 @@ type ListProcessesRequest struct {
 
 func (x *ListProcessesRequest) Reset() {
 	*x = ListProcessesRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[34]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2872,7 @@ func (x *ListProcessesRequest) String() string {
 func (*ListProcessesRequest) ProtoMessage() {}
 
 func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[34]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2885,7 @@ func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesRequest.ProtoReflect.Descriptor instead.
 func (*ListProcessesRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{34}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListProcessesRequest) GetSessionId() string {
@@ -2317,7 +2922,7 @@ type ListProcessesResponse struct {
 
 func (x *ListProcessesResponse) Reset() {
 	*x = ListProcessesResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[35]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2934,7 @@ func (x *ListProcessesResponse) String() string {
 func (*ListProcessesResponse) ProtoMessage() {}
 
 func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[35]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2947,7 @@ func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesResponse.ProtoReflect.Descriptor instead.
 func (*ListProcessesResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{35}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListProcessesResponse) GetProcesses() []*Process {
@@ -2428,7 +3033,44 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\x04tail\x18\x03 \x01(\fR\x04tail\x12#\n" +
 	"\romitted_bytes\x18\x04 \x01(\x04R\fomittedBytes\x12\x1f\n" +
 	"\vtotal_bytes\x18\x05 \x01(\x04R\n" +
-	"totalBytes\"\xd3\x01\n" +
+	"totalBytes\"\x82\x01\n" +
+	"\x10GetScreenRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x16\n" +
+	"\x06styles\x18\x03 \x01(\bR\x06styles\x12\x18\n" +
+	"\arepaint\x18\x04 \x01(\bR\arepaint\"Z\n" +
+	"\x11GetScreenResponse\x12+\n" +
+	"\x06screen\x18\x01 \x01(\v2\x13.execwire.v1.ScreenR\x06screen\x12\x18\n" +
+	"\arepaint\x18\x02 \x01(\fR\arepaint\"\xdf\x01\n" +
+	"\x06Screen\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12-\n" +
+	"\x04size\x18\x02 \x01(\v2\x19.execwire.v1.TerminalSizeR\x04size\x12-\n" +
+	"\x05lines\x18\x03 \x03(\v2\x17.execwire.v1.ScreenLineR\x05lines\x121\n" +
+	"\x06cursor\x18\x04 \x01(\v2\x19.execwire.v1.ScreenCursorR\x06cursor\x12\x14\n" +
+	"\x05title\x18\x05 \x01(\tR\x05title\x12\x1c\n" +
+	"\talternate\x18\x06 \x01(\bR\talternate\"^\n" +
+	"\n" +
+	"ScreenLine\x12\x10\n" +
+	"\x03row\x18\x01 \x01(\rR\x03row\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12*\n" +
+	"\x04runs\x18\x03 \x03(\v2\x16.execwire.v1.ScreenRunR\x04runs\"1\n" +
+	"\tScreenRun\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x10\n" +
+	"\x03sgr\x18\x02 \x01(\tR\x03sgr\"R\n" +
+	"\fScreenCursor\x12\x10\n" +
+	"\x03row\x18\x01 \x01(\rR\x03row\x12\x16\n" +
+	"\x06column\x18\x02 \x01(\rR\x06column\x12\x18\n" +
+	"\avisible\x18\x03 \x01(\bR\avisible\"j\n" +
+	"\x12WatchScreenRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x16\n" +
+	"\x06styles\x18\x03 \x01(\bR\x06styles\"B\n" +
+	"\x13WatchScreenResponse\x12+\n" +
+	"\x06screen\x18\x01 \x01(\v2\x13.execwire.v1.ScreenR\x06screen\"\xd3\x01\n" +
 	"\x11WriteStdinRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -2473,7 +3115,7 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"wasRunning\x12+\n" +
 	"\x04exit\x18\x02 \x01(\v2\x17.execwire.v1.ExitRecordR\x04exit\x12/\n" +
 	"\x06method\x18\x03 \x01(\x0e2\x17.execwire.v1.KillMethodR\x06method\x12%\n" +
-	"\x0everified_empty\x18\x04 \x01(\bR\rverifiedEmpty\"\x8d\x03\n" +
+	"\x0everified_empty\x18\x04 \x01(\bR\rverifiedEmpty\"\xc3\x03\n" +
 	"\x12WaitProcessRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -2483,7 +3125,8 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\x06closed\x18\x04 \x01(\v2\x1a.execwire.v1.WaitForClosedH\x00R\x06closed\x127\n" +
 	"\apattern\x18\x05 \x01(\v2\x1b.execwire.v1.WaitForPatternH\x00R\apattern\x12.\n" +
 	"\x04port\x18\x06 \x01(\v2\x18.execwire.v1.WaitForPortH\x00R\x04port\x12.\n" +
-	"\x04idle\x18\a \x01(\v2\x18.execwire.v1.WaitForIdleH\x00R\x04idle\x12-\n" +
+	"\x04idle\x18\a \x01(\v2\x18.execwire.v1.WaitForIdleH\x00R\x04idle\x124\n" +
+	"\x06screen\x18\t \x01(\v2\x1a.execwire.v1.WaitForScreenH\x00R\x06screen\x12-\n" +
 	"\x04wait\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04waitB\v\n" +
 	"\tcondition\"\r\n" +
 	"\vWaitForExit\"\x0f\n" +
@@ -2495,11 +3138,15 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\vWaitForPort\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\"B\n" +
 	"\vWaitForIdle\x123\n" +
-	"\asilence\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\asilence\"\x94\x01\n" +
+	"\asilence\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\asilence\"m\n" +
+	"\rWaitForScreen\x12-\n" +
+	"\x12regular_expression\x18\x01 \x01(\tR\x11regularExpression\x12-\n" +
+	"\x04idle\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04idle\"\xc1\x01\n" +
 	"\x13WaitProcessResponse\x12\x1c\n" +
 	"\tsatisfied\x18\x01 \x01(\bR\tsatisfied\x12.\n" +
 	"\aprocess\x18\x02 \x01(\v2\x14.execwire.v1.ProcessR\aprocess\x12/\n" +
-	"\x05match\x18\x03 \x01(\v2\x19.execwire.v1.PatternMatchR\x05match\"\x7f\n" +
+	"\x05match\x18\x03 \x01(\v2\x19.execwire.v1.PatternMatchR\x05match\x12+\n" +
+	"\x06screen\x18\x04 \x01(\v2\x13.execwire.v1.ScreenR\x06screen\"\x7f\n" +
 	"\fPatternMatch\x121\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x19.execwire.v1.OutputStreamR\x06stream\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
@@ -2528,8 +3175,7 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\x17KILL_METHOD_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19KILL_METHOD_PROCESS_GROUP\x10\x01\x12\x1b\n" +
 	"\x17KILL_METHOD_DESCENDANTS\x10\x02\x12\x16\n" +
-	"\x12KILL_METHOD_CGROUP\x10\x032\xf1\n" +
-	"\n" +
+	"\x12KILL_METHOD_CGROUP\x10\x032\x91\f\n" +
 	"\x0eProcessService\x12S\n" +
 	"\fStartProcess\x12 .execwire.v1.StartProcessRequest\x1a!.execwire.v1.StartProcessResponse\x12Q\n" +
 	"\n" +
@@ -2541,7 +3187,9 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\fWatchProcess\x12 .execwire.v1.WatchProcessRequest\x1a!.execwire.v1.WatchProcessResponse0\x01\x12M\n" +
 	"\n" +
 	"ReadOutput\x12\x1e.execwire.v1.ReadOutputRequest\x1a\x1f.execwire.v1.ReadOutputResponse\x12Y\n" +
-	"\x0eSnapshotOutput\x12\".execwire.v1.SnapshotOutputRequest\x1a#.execwire.v1.SnapshotOutputResponse\x12M\n" +
+	"\x0eSnapshotOutput\x12\".execwire.v1.SnapshotOutputRequest\x1a#.execwire.v1.SnapshotOutputResponse\x12J\n" +
+	"\tGetScreen\x12\x1d.execwire.v1.GetScreenRequest\x1a\x1e.execwire.v1.GetScreenResponse\x12R\n" +
+	"\vWatchScreen\x12\x1f.execwire.v1.WatchScreenRequest\x1a .execwire.v1.WatchScreenResponse0\x01\x12M\n" +
 	"\n" +
 	"WriteStdin\x12\x1e.execwire.v1.WriteStdinRequest\x1a\x1f.execwire.v1.WriteStdinResponse\x12M\n" +
 	"\n" +
@@ -2568,7 +3216,7 @@ func file_execwire_v1_process_service_proto_rawDescGZIP() []byte {
 }
 
 var file_execwire_v1_process_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_execwire_v1_process_service_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_execwire_v1_process_service_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_execwire_v1_process_service_proto_goTypes = []any{
 	(KillMethod)(0),                   // 0: execwire.v1.KillMethod
 	(*StartProcessResponse)(nil),      // 1: execwire.v1.StartProcessResponse
@@ -2585,114 +3233,136 @@ var file_execwire_v1_process_service_proto_goTypes = []any{
 	(*SnapshotOutputRequest)(nil),     // 12: execwire.v1.SnapshotOutputRequest
 	(*SnapshotOutputResponse)(nil),    // 13: execwire.v1.SnapshotOutputResponse
 	(*StreamSnapshot)(nil),            // 14: execwire.v1.StreamSnapshot
-	(*WriteStdinRequest)(nil),         // 15: execwire.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),        // 16: execwire.v1.WriteStdinResponse
-	(*CloseStdinRequest)(nil),         // 17: execwire.v1.CloseStdinRequest
-	(*CloseStdinResponse)(nil),        // 18: execwire.v1.CloseStdinResponse
-	(*ResizeTerminalRequest)(nil),     // 19: execwire.v1.ResizeTerminalRequest
-	(*ResizeTerminalResponse)(nil),    // 20: execwire.v1.ResizeTerminalResponse
-	(*SignalProcessRequest)(nil),      // 21: execwire.v1.SignalProcessRequest
-	(*SignalProcessResponse)(nil),     // 22: execwire.v1.SignalProcessResponse
-	(*TerminateProcessRequest)(nil),   // 23: execwire.v1.TerminateProcessRequest
-	(*TerminateProcessResponse)(nil),  // 24: execwire.v1.TerminateProcessResponse
-	(*WaitProcessRequest)(nil),        // 25: execwire.v1.WaitProcessRequest
-	(*WaitForExit)(nil),               // 26: execwire.v1.WaitForExit
-	(*WaitForClosed)(nil),             // 27: execwire.v1.WaitForClosed
-	(*WaitForPattern)(nil),            // 28: execwire.v1.WaitForPattern
-	(*WaitForPort)(nil),               // 29: execwire.v1.WaitForPort
-	(*WaitForIdle)(nil),               // 30: execwire.v1.WaitForIdle
-	(*WaitProcessResponse)(nil),       // 31: execwire.v1.WaitProcessResponse
-	(*PatternMatch)(nil),              // 32: execwire.v1.PatternMatch
-	(*GetProcessRequest)(nil),         // 33: execwire.v1.GetProcessRequest
-	(*GetProcessResponse)(nil),        // 34: execwire.v1.GetProcessResponse
-	(*ListProcessesRequest)(nil),      // 35: execwire.v1.ListProcessesRequest
-	(*ListProcessesResponse)(nil),     // 36: execwire.v1.ListProcessesResponse
-	(*Process)(nil),                   // 37: execwire.v1.Process
-	(*RunStart)(nil),                  // 38: execwire.v1.RunStart
-	(*RunResume)(nil),                 // 39: execwire.v1.RunResume
-	(*RunStarted)(nil),                // 40: execwire.v1.RunStarted
-	(*RunEvents)(nil),                 // 41: execwire.v1.RunEvents
-	(*ProcessEvent)(nil),              // 42: execwire.v1.ProcessEvent
-	(*durationpb.Duration)(nil),       // 43: google.protobuf.Duration
-	(*ExitRecord)(nil),                // 44: execwire.v1.ExitRecord
-	(OutputStream)(0),                 // 45: execwire.v1.OutputStream
-	(*TerminalSize)(nil),              // 46: execwire.v1.TerminalSize
-	(Signal)(0),                       // 47: execwire.v1.Signal
-	(SignalTarget)(0),                 // 48: execwire.v1.SignalTarget
-	(*Termination)(nil),               // 49: execwire.v1.Termination
-	(*StartProcessRequest)(nil),       // 50: execwire.v1.StartProcessRequest
-	(*RunProcessRequest)(nil),         // 51: execwire.v1.RunProcessRequest
-	(*RunProcessResponse)(nil),        // 52: execwire.v1.RunProcessResponse
+	(*GetScreenRequest)(nil),          // 15: execwire.v1.GetScreenRequest
+	(*GetScreenResponse)(nil),         // 16: execwire.v1.GetScreenResponse
+	(*Screen)(nil),                    // 17: execwire.v1.Screen
+	(*ScreenLine)(nil),                // 18: execwire.v1.ScreenLine
+	(*ScreenRun)(nil),                 // 19: execwire.v1.ScreenRun
+	(*ScreenCursor)(nil),              // 20: execwire.v1.ScreenCursor
+	(*WatchScreenRequest)(nil),        // 21: execwire.v1.WatchScreenRequest
+	(*WatchScreenResponse)(nil),       // 22: execwire.v1.WatchScreenResponse
+	(*WriteStdinRequest)(nil),         // 23: execwire.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),        // 24: execwire.v1.WriteStdinResponse
+	(*CloseStdinRequest)(nil),         // 25: execwire.v1.CloseStdinRequest
+	(*CloseStdinResponse)(nil),        // 26: execwire.v1.CloseStdinResponse
+	(*ResizeTerminalRequest)(nil),     // 27: execwire.v1.ResizeTerminalRequest
+	(*ResizeTerminalResponse)(nil),    // 28: execwire.v1.ResizeTerminalResponse
+	(*SignalProcessRequest)(nil),      // 29: execwire.v1.SignalProcessRequest
+	(*SignalProcessResponse)(nil),     // 30: execwire.v1.SignalProcessResponse
+	(*TerminateProcessRequest)(nil),   // 31: execwire.v1.TerminateProcessRequest
+	(*TerminateProcessResponse)(nil),  // 32: execwire.v1.TerminateProcessResponse
+	(*WaitProcessRequest)(nil),        // 33: execwire.v1.WaitProcessRequest
+	(*WaitForExit)(nil),               // 34: execwire.v1.WaitForExit
+	(*WaitForClosed)(nil),             // 35: execwire.v1.WaitForClosed
+	(*WaitForPattern)(nil),            // 36: execwire.v1.WaitForPattern
+	(*WaitForPort)(nil),               // 37: execwire.v1.WaitForPort
+	(*WaitForIdle)(nil),               // 38: execwire.v1.WaitForIdle
+	(*WaitForScreen)(nil),             // 39: execwire.v1.WaitForScreen
+	(*WaitProcessResponse)(nil),       // 40: execwire.v1.WaitProcessResponse
+	(*PatternMatch)(nil),              // 41: execwire.v1.PatternMatch
+	(*GetProcessRequest)(nil),         // 42: execwire.v1.GetProcessRequest
+	(*GetProcessResponse)(nil),        // 43: execwire.v1.GetProcessResponse
+	(*ListProcessesRequest)(nil),      // 44: execwire.v1.ListProcessesRequest
+	(*ListProcessesResponse)(nil),     // 45: execwire.v1.ListProcessesResponse
+	(*Process)(nil),                   // 46: execwire.v1.Process
+	(*RunStart)(nil),                  // 47: execwire.v1.RunStart
+	(*RunResume)(nil),                 // 48: execwire.v1.RunResume
+	(*RunStarted)(nil),                // 49: execwire.v1.RunStarted
+	(*RunEvents)(nil),                 // 50: execwire.v1.RunEvents
+	(*ProcessEvent)(nil),              // 51: execwire.v1.ProcessEvent
+	(*durationpb.Duration)(nil),       // 52: google.protobuf.Duration
+	(*ExitRecord)(nil),                // 53: execwire.v1.ExitRecord
+	(OutputStream)(0),                 // 54: execwire.v1.OutputStream
+	(*TerminalSize)(nil),              // 55: execwire.v1.TerminalSize
+	(Signal)(0),                       // 56: execwire.v1.Signal
+	(SignalTarget)(0),                 // 57: execwire.v1.SignalTarget
+	(*Termination)(nil),               // 58: execwire.v1.Termination
+	(*StartProcessRequest)(nil),       // 59: execwire.v1.StartProcessRequest
+	(*RunProcessRequest)(nil),         // 60: execwire.v1.RunProcessRequest
+	(*RunProcessResponse)(nil),        // 61: execwire.v1.RunProcessResponse
 }
 var file_execwire_v1_process_service_proto_depIdxs = []int32{
-	37, // 0: execwire.v1.StartProcessResponse.process:type_name -> execwire.v1.Process
-	38, // 1: execwire.v1.OwnProcessRequest.start:type_name -> execwire.v1.RunStart
-	39, // 2: execwire.v1.OwnProcessRequest.resume:type_name -> execwire.v1.RunResume
-	40, // 3: execwire.v1.OwnProcessResponse.started:type_name -> execwire.v1.RunStarted
-	41, // 4: execwire.v1.OwnProcessResponse.events:type_name -> execwire.v1.RunEvents
-	42, // 5: execwire.v1.WatchProcessResponse.events:type_name -> execwire.v1.ProcessEvent
-	43, // 6: execwire.v1.ReadOutputRequest.wait:type_name -> google.protobuf.Duration
-	42, // 7: execwire.v1.ReadOutputResponse.events:type_name -> execwire.v1.ProcessEvent
-	44, // 8: execwire.v1.ReadOutputResponse.exit:type_name -> execwire.v1.ExitRecord
+	46, // 0: execwire.v1.StartProcessResponse.process:type_name -> execwire.v1.Process
+	47, // 1: execwire.v1.OwnProcessRequest.start:type_name -> execwire.v1.RunStart
+	48, // 2: execwire.v1.OwnProcessRequest.resume:type_name -> execwire.v1.RunResume
+	49, // 3: execwire.v1.OwnProcessResponse.started:type_name -> execwire.v1.RunStarted
+	50, // 4: execwire.v1.OwnProcessResponse.events:type_name -> execwire.v1.RunEvents
+	51, // 5: execwire.v1.WatchProcessResponse.events:type_name -> execwire.v1.ProcessEvent
+	52, // 6: execwire.v1.ReadOutputRequest.wait:type_name -> google.protobuf.Duration
+	51, // 7: execwire.v1.ReadOutputResponse.events:type_name -> execwire.v1.ProcessEvent
+	53, // 8: execwire.v1.ReadOutputResponse.exit:type_name -> execwire.v1.ExitRecord
 	14, // 9: execwire.v1.SnapshotOutputResponse.streams:type_name -> execwire.v1.StreamSnapshot
-	37, // 10: execwire.v1.SnapshotOutputResponse.process:type_name -> execwire.v1.Process
-	45, // 11: execwire.v1.StreamSnapshot.stream:type_name -> execwire.v1.OutputStream
-	46, // 12: execwire.v1.ResizeTerminalRequest.size:type_name -> execwire.v1.TerminalSize
-	47, // 13: execwire.v1.SignalProcessRequest.signal:type_name -> execwire.v1.Signal
-	48, // 14: execwire.v1.SignalProcessRequest.target:type_name -> execwire.v1.SignalTarget
-	49, // 15: execwire.v1.TerminateProcessRequest.termination:type_name -> execwire.v1.Termination
-	44, // 16: execwire.v1.TerminateProcessResponse.exit:type_name -> execwire.v1.ExitRecord
-	0,  // 17: execwire.v1.TerminateProcessResponse.method:type_name -> execwire.v1.KillMethod
-	26, // 18: execwire.v1.WaitProcessRequest.exit:type_name -> execwire.v1.WaitForExit
-	27, // 19: execwire.v1.WaitProcessRequest.closed:type_name -> execwire.v1.WaitForClosed
-	28, // 20: execwire.v1.WaitProcessRequest.pattern:type_name -> execwire.v1.WaitForPattern
-	29, // 21: execwire.v1.WaitProcessRequest.port:type_name -> execwire.v1.WaitForPort
-	30, // 22: execwire.v1.WaitProcessRequest.idle:type_name -> execwire.v1.WaitForIdle
-	43, // 23: execwire.v1.WaitProcessRequest.wait:type_name -> google.protobuf.Duration
-	45, // 24: execwire.v1.WaitForPattern.stream:type_name -> execwire.v1.OutputStream
-	43, // 25: execwire.v1.WaitForIdle.silence:type_name -> google.protobuf.Duration
-	37, // 26: execwire.v1.WaitProcessResponse.process:type_name -> execwire.v1.Process
-	32, // 27: execwire.v1.WaitProcessResponse.match:type_name -> execwire.v1.PatternMatch
-	45, // 28: execwire.v1.PatternMatch.stream:type_name -> execwire.v1.OutputStream
-	37, // 29: execwire.v1.GetProcessResponse.process:type_name -> execwire.v1.Process
-	37, // 30: execwire.v1.ListProcessesResponse.processes:type_name -> execwire.v1.Process
-	50, // 31: execwire.v1.ProcessService.StartProcess:input_type -> execwire.v1.StartProcessRequest
-	51, // 32: execwire.v1.ProcessService.RunProcess:input_type -> execwire.v1.RunProcessRequest
-	2,  // 33: execwire.v1.ProcessService.OwnProcess:input_type -> execwire.v1.OwnProcessRequest
-	4,  // 34: execwire.v1.ProcessService.AcknowledgeOutput:input_type -> execwire.v1.AcknowledgeOutputRequest
-	6,  // 35: execwire.v1.ProcessService.DetachProcess:input_type -> execwire.v1.DetachProcessRequest
-	8,  // 36: execwire.v1.ProcessService.WatchProcess:input_type -> execwire.v1.WatchProcessRequest
-	10, // 37: execwire.v1.ProcessService.ReadOutput:input_type -> execwire.v1.ReadOutputRequest
-	12, // 38: execwire.v1.ProcessService.SnapshotOutput:input_type -> execwire.v1.SnapshotOutputRequest
-	15, // 39: execwire.v1.ProcessService.WriteStdin:input_type -> execwire.v1.WriteStdinRequest
-	17, // 40: execwire.v1.ProcessService.CloseStdin:input_type -> execwire.v1.CloseStdinRequest
-	19, // 41: execwire.v1.ProcessService.ResizeTerminal:input_type -> execwire.v1.ResizeTerminalRequest
-	21, // 42: execwire.v1.ProcessService.SignalProcess:input_type -> execwire.v1.SignalProcessRequest
-	23, // 43: execwire.v1.ProcessService.TerminateProcess:input_type -> execwire.v1.TerminateProcessRequest
-	25, // 44: execwire.v1.ProcessService.WaitProcess:input_type -> execwire.v1.WaitProcessRequest
-	33, // 45: execwire.v1.ProcessService.GetProcess:input_type -> execwire.v1.GetProcessRequest
-	35, // 46: execwire.v1.ProcessService.ListProcesses:input_type -> execwire.v1.ListProcessesRequest
-	1,  // 47: execwire.v1.ProcessService.StartProcess:output_type -> execwire.v1.StartProcessResponse
-	52, // 48: execwire.v1.ProcessService.RunProcess:output_type -> execwire.v1.RunProcessResponse
-	3,  // 49: execwire.v1.ProcessService.OwnProcess:output_type -> execwire.v1.OwnProcessResponse
-	5,  // 50: execwire.v1.ProcessService.AcknowledgeOutput:output_type -> execwire.v1.AcknowledgeOutputResponse
-	7,  // 51: execwire.v1.ProcessService.DetachProcess:output_type -> execwire.v1.DetachProcessResponse
-	9,  // 52: execwire.v1.ProcessService.WatchProcess:output_type -> execwire.v1.WatchProcessResponse
-	11, // 53: execwire.v1.ProcessService.ReadOutput:output_type -> execwire.v1.ReadOutputResponse
-	13, // 54: execwire.v1.ProcessService.SnapshotOutput:output_type -> execwire.v1.SnapshotOutputResponse
-	16, // 55: execwire.v1.ProcessService.WriteStdin:output_type -> execwire.v1.WriteStdinResponse
-	18, // 56: execwire.v1.ProcessService.CloseStdin:output_type -> execwire.v1.CloseStdinResponse
-	20, // 57: execwire.v1.ProcessService.ResizeTerminal:output_type -> execwire.v1.ResizeTerminalResponse
-	22, // 58: execwire.v1.ProcessService.SignalProcess:output_type -> execwire.v1.SignalProcessResponse
-	24, // 59: execwire.v1.ProcessService.TerminateProcess:output_type -> execwire.v1.TerminateProcessResponse
-	31, // 60: execwire.v1.ProcessService.WaitProcess:output_type -> execwire.v1.WaitProcessResponse
-	34, // 61: execwire.v1.ProcessService.GetProcess:output_type -> execwire.v1.GetProcessResponse
-	36, // 62: execwire.v1.ProcessService.ListProcesses:output_type -> execwire.v1.ListProcessesResponse
-	47, // [47:63] is the sub-list for method output_type
-	31, // [31:47] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	46, // 10: execwire.v1.SnapshotOutputResponse.process:type_name -> execwire.v1.Process
+	54, // 11: execwire.v1.StreamSnapshot.stream:type_name -> execwire.v1.OutputStream
+	17, // 12: execwire.v1.GetScreenResponse.screen:type_name -> execwire.v1.Screen
+	55, // 13: execwire.v1.Screen.size:type_name -> execwire.v1.TerminalSize
+	18, // 14: execwire.v1.Screen.lines:type_name -> execwire.v1.ScreenLine
+	20, // 15: execwire.v1.Screen.cursor:type_name -> execwire.v1.ScreenCursor
+	19, // 16: execwire.v1.ScreenLine.runs:type_name -> execwire.v1.ScreenRun
+	17, // 17: execwire.v1.WatchScreenResponse.screen:type_name -> execwire.v1.Screen
+	55, // 18: execwire.v1.ResizeTerminalRequest.size:type_name -> execwire.v1.TerminalSize
+	56, // 19: execwire.v1.SignalProcessRequest.signal:type_name -> execwire.v1.Signal
+	57, // 20: execwire.v1.SignalProcessRequest.target:type_name -> execwire.v1.SignalTarget
+	58, // 21: execwire.v1.TerminateProcessRequest.termination:type_name -> execwire.v1.Termination
+	53, // 22: execwire.v1.TerminateProcessResponse.exit:type_name -> execwire.v1.ExitRecord
+	0,  // 23: execwire.v1.TerminateProcessResponse.method:type_name -> execwire.v1.KillMethod
+	34, // 24: execwire.v1.WaitProcessRequest.exit:type_name -> execwire.v1.WaitForExit
+	35, // 25: execwire.v1.WaitProcessRequest.closed:type_name -> execwire.v1.WaitForClosed
+	36, // 26: execwire.v1.WaitProcessRequest.pattern:type_name -> execwire.v1.WaitForPattern
+	37, // 27: execwire.v1.WaitProcessRequest.port:type_name -> execwire.v1.WaitForPort
+	38, // 28: execwire.v1.WaitProcessRequest.idle:type_name -> execwire.v1.WaitForIdle
+	39, // 29: execwire.v1.WaitProcessRequest.screen:type_name -> execwire.v1.WaitForScreen
+	52, // 30: execwire.v1.WaitProcessRequest.wait:type_name -> google.protobuf.Duration
+	54, // 31: execwire.v1.WaitForPattern.stream:type_name -> execwire.v1.OutputStream
+	52, // 32: execwire.v1.WaitForIdle.silence:type_name -> google.protobuf.Duration
+	52, // 33: execwire.v1.WaitForScreen.idle:type_name -> google.protobuf.Duration
+	46, // 34: execwire.v1.WaitProcessResponse.process:type_name -> execwire.v1.Process
+	41, // 35: execwire.v1.WaitProcessResponse.match:type_name -> execwire.v1.PatternMatch
+	17, // 36: execwire.v1.WaitProcessResponse.screen:type_name -> execwire.v1.Screen
+	54, // 37: execwire.v1.PatternMatch.stream:type_name -> execwire.v1.OutputStream
+	46, // 38: execwire.v1.GetProcessResponse.process:type_name -> execwire.v1.Process
+	46, // 39: execwire.v1.ListProcessesResponse.processes:type_name -> execwire.v1.Process
+	59, // 40: execwire.v1.ProcessService.StartProcess:input_type -> execwire.v1.StartProcessRequest
+	60, // 41: execwire.v1.ProcessService.RunProcess:input_type -> execwire.v1.RunProcessRequest
+	2,  // 42: execwire.v1.ProcessService.OwnProcess:input_type -> execwire.v1.OwnProcessRequest
+	4,  // 43: execwire.v1.ProcessService.AcknowledgeOutput:input_type -> execwire.v1.AcknowledgeOutputRequest
+	6,  // 44: execwire.v1.ProcessService.DetachProcess:input_type -> execwire.v1.DetachProcessRequest
+	8,  // 45: execwire.v1.ProcessService.WatchProcess:input_type -> execwire.v1.WatchProcessRequest
+	10, // 46: execwire.v1.ProcessService.ReadOutput:input_type -> execwire.v1.ReadOutputRequest
+	12, // 47: execwire.v1.ProcessService.SnapshotOutput:input_type -> execwire.v1.SnapshotOutputRequest
+	15, // 48: execwire.v1.ProcessService.GetScreen:input_type -> execwire.v1.GetScreenRequest
+	21, // 49: execwire.v1.ProcessService.WatchScreen:input_type -> execwire.v1.WatchScreenRequest
+	23, // 50: execwire.v1.ProcessService.WriteStdin:input_type -> execwire.v1.WriteStdinRequest
+	25, // 51: execwire.v1.ProcessService.CloseStdin:input_type -> execwire.v1.CloseStdinRequest
+	27, // 52: execwire.v1.ProcessService.ResizeTerminal:input_type -> execwire.v1.ResizeTerminalRequest
+	29, // 53: execwire.v1.ProcessService.SignalProcess:input_type -> execwire.v1.SignalProcessRequest
+	31, // 54: execwire.v1.ProcessService.TerminateProcess:input_type -> execwire.v1.TerminateProcessRequest
+	33, // 55: execwire.v1.ProcessService.WaitProcess:input_type -> execwire.v1.WaitProcessRequest
+	42, // 56: execwire.v1.ProcessService.GetProcess:input_type -> execwire.v1.GetProcessRequest
+	44, // 57: execwire.v1.ProcessService.ListProcesses:input_type -> execwire.v1.ListProcessesRequest
+	1,  // 58: execwire.v1.ProcessService.StartProcess:output_type -> execwire.v1.StartProcessResponse
+	61, // 59: execwire.v1.ProcessService.RunProcess:output_type -> execwire.v1.RunProcessResponse
+	3,  // 60: execwire.v1.ProcessService.OwnProcess:output_type -> execwire.v1.OwnProcessResponse
+	5,  // 61: execwire.v1.ProcessService.AcknowledgeOutput:output_type -> execwire.v1.AcknowledgeOutputResponse
+	7,  // 62: execwire.v1.ProcessService.DetachProcess:output_type -> execwire.v1.DetachProcessResponse
+	9,  // 63: execwire.v1.ProcessService.WatchProcess:output_type -> execwire.v1.WatchProcessResponse
+	11, // 64: execwire.v1.ProcessService.ReadOutput:output_type -> execwire.v1.ReadOutputResponse
+	13, // 65: execwire.v1.ProcessService.SnapshotOutput:output_type -> execwire.v1.SnapshotOutputResponse
+	16, // 66: execwire.v1.ProcessService.GetScreen:output_type -> execwire.v1.GetScreenResponse
+	22, // 67: execwire.v1.ProcessService.WatchScreen:output_type -> execwire.v1.WatchScreenResponse
+	24, // 68: execwire.v1.ProcessService.WriteStdin:output_type -> execwire.v1.WriteStdinResponse
+	26, // 69: execwire.v1.ProcessService.CloseStdin:output_type -> execwire.v1.CloseStdinResponse
+	28, // 70: execwire.v1.ProcessService.ResizeTerminal:output_type -> execwire.v1.ResizeTerminalResponse
+	30, // 71: execwire.v1.ProcessService.SignalProcess:output_type -> execwire.v1.SignalProcessResponse
+	32, // 72: execwire.v1.ProcessService.TerminateProcess:output_type -> execwire.v1.TerminateProcessResponse
+	40, // 73: execwire.v1.ProcessService.WaitProcess:output_type -> execwire.v1.WaitProcessResponse
+	43, // 74: execwire.v1.ProcessService.GetProcess:output_type -> execwire.v1.GetProcessResponse
+	45, // 75: execwire.v1.ProcessService.ListProcesses:output_type -> execwire.v1.ListProcessesResponse
+	58, // [58:76] is the sub-list for method output_type
+	40, // [40:58] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_process_service_proto_init() }
@@ -2713,12 +3383,13 @@ func file_execwire_v1_process_service_proto_init() {
 		(*OwnProcessResponse_Events)(nil),
 	}
 	file_execwire_v1_process_service_proto_msgTypes[9].OneofWrappers = []any{}
-	file_execwire_v1_process_service_proto_msgTypes[24].OneofWrappers = []any{
+	file_execwire_v1_process_service_proto_msgTypes[32].OneofWrappers = []any{
 		(*WaitProcessRequest_Exit)(nil),
 		(*WaitProcessRequest_Closed)(nil),
 		(*WaitProcessRequest_Pattern)(nil),
 		(*WaitProcessRequest_Port)(nil),
 		(*WaitProcessRequest_Idle)(nil),
+		(*WaitProcessRequest_Screen)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2726,7 +3397,7 @@ func file_execwire_v1_process_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_process_service_proto_rawDesc), len(file_execwire_v1_process_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   36,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

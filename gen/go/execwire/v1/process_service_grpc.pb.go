@@ -27,6 +27,8 @@ const (
 	ProcessService_WatchProcess_FullMethodName      = "/execwire.v1.ProcessService/WatchProcess"
 	ProcessService_ReadOutput_FullMethodName        = "/execwire.v1.ProcessService/ReadOutput"
 	ProcessService_SnapshotOutput_FullMethodName    = "/execwire.v1.ProcessService/SnapshotOutput"
+	ProcessService_GetScreen_FullMethodName         = "/execwire.v1.ProcessService/GetScreen"
+	ProcessService_WatchScreen_FullMethodName       = "/execwire.v1.ProcessService/WatchScreen"
 	ProcessService_WriteStdin_FullMethodName        = "/execwire.v1.ProcessService/WriteStdin"
 	ProcessService_CloseStdin_FullMethodName        = "/execwire.v1.ProcessService/CloseStdin"
 	ProcessService_ResizeTerminal_FullMethodName    = "/execwire.v1.ProcessService/ResizeTerminal"
@@ -97,6 +99,16 @@ type ProcessServiceClient interface {
 	// SnapshotOutput returns the first and the last bytes of each stream, and the number
 	// of bytes between them. It never blocks and consumes nothing.
 	SnapshotOutput(ctx context.Context, in *SnapshotOutputRequest, opts ...grpc.CallOption) (*SnapshotOutputResponse, error)
+	// GetScreen returns what the terminal of a process shows, also after its exit. It never
+	// blocks and consumes nothing. It fails with NOT_A_TERMINAL, and with
+	// SCREEN_UNAVAILABLE.
+	GetScreen(ctx context.Context, in *GetScreenRequest, opts ...grpc.CallOption) (*GetScreenResponse, error)
+	// WatchScreen sends what the terminal of a process shows, and then its changes, at most
+	// 20 times a second: what was shown in between is not sent. It counts as a reader of
+	// the process and never blocks it. The stream ends with OK after the screen of the
+	// closed process. Errors are those of GetScreen; a resize to a size without a screen
+	// ends the stream with SCREEN_UNAVAILABLE.
+	WatchScreen(ctx context.Context, in *WatchScreenRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchScreenResponse], error)
 	// WriteStdin queues bytes for a process's stdin: all of them or none, except that a
 	// failed write of the owner may have queued a part. It blocks while the queue is full,
 	// which delays only other writers of the same process. Writes are applied in the order
@@ -234,6 +246,35 @@ func (c *processServiceClient) SnapshotOutput(ctx context.Context, in *SnapshotO
 	}
 	return out, nil
 }
+
+func (c *processServiceClient) GetScreen(ctx context.Context, in *GetScreenRequest, opts ...grpc.CallOption) (*GetScreenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetScreenResponse)
+	err := c.cc.Invoke(ctx, ProcessService_GetScreen_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *processServiceClient) WatchScreen(ctx context.Context, in *WatchScreenRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchScreenResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ProcessService_ServiceDesc.Streams[3], ProcessService_WatchScreen_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchScreenRequest, WatchScreenResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ProcessService_WatchScreenClient = grpc.ServerStreamingClient[WatchScreenResponse]
 
 func (c *processServiceClient) WriteStdin(ctx context.Context, in *WriteStdinRequest, opts ...grpc.CallOption) (*WriteStdinResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -375,6 +416,16 @@ type ProcessServiceServer interface {
 	// SnapshotOutput returns the first and the last bytes of each stream, and the number
 	// of bytes between them. It never blocks and consumes nothing.
 	SnapshotOutput(context.Context, *SnapshotOutputRequest) (*SnapshotOutputResponse, error)
+	// GetScreen returns what the terminal of a process shows, also after its exit. It never
+	// blocks and consumes nothing. It fails with NOT_A_TERMINAL, and with
+	// SCREEN_UNAVAILABLE.
+	GetScreen(context.Context, *GetScreenRequest) (*GetScreenResponse, error)
+	// WatchScreen sends what the terminal of a process shows, and then its changes, at most
+	// 20 times a second: what was shown in between is not sent. It counts as a reader of
+	// the process and never blocks it. The stream ends with OK after the screen of the
+	// closed process. Errors are those of GetScreen; a resize to a size without a screen
+	// ends the stream with SCREEN_UNAVAILABLE.
+	WatchScreen(*WatchScreenRequest, grpc.ServerStreamingServer[WatchScreenResponse]) error
 	// WriteStdin queues bytes for a process's stdin: all of them or none, except that a
 	// failed write of the owner may have queued a part. It blocks while the queue is full,
 	// which delays only other writers of the same process. Writes are applied in the order
@@ -435,6 +486,12 @@ func (UnimplementedProcessServiceServer) ReadOutput(context.Context, *ReadOutput
 }
 func (UnimplementedProcessServiceServer) SnapshotOutput(context.Context, *SnapshotOutputRequest) (*SnapshotOutputResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SnapshotOutput not implemented")
+}
+func (UnimplementedProcessServiceServer) GetScreen(context.Context, *GetScreenRequest) (*GetScreenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetScreen not implemented")
+}
+func (UnimplementedProcessServiceServer) WatchScreen(*WatchScreenRequest, grpc.ServerStreamingServer[WatchScreenResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchScreen not implemented")
 }
 func (UnimplementedProcessServiceServer) WriteStdin(context.Context, *WriteStdinRequest) (*WriteStdinResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method WriteStdin not implemented")
@@ -599,6 +656,35 @@ func _ProcessService_SnapshotOutput_Handler(srv interface{}, ctx context.Context
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _ProcessService_GetScreen_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetScreenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProcessServiceServer).GetScreen(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ProcessService_GetScreen_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProcessServiceServer).GetScreen(ctx, req.(*GetScreenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ProcessService_WatchScreen_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchScreenRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ProcessServiceServer).WatchScreen(m, &grpc.GenericServerStream[WatchScreenRequest, WatchScreenResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ProcessService_WatchScreenServer = grpc.ServerStreamingServer[WatchScreenResponse]
 
 func _ProcessService_WriteStdin_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(WriteStdinRequest)
@@ -772,6 +858,10 @@ var ProcessService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ProcessService_SnapshotOutput_Handler,
 		},
 		{
+			MethodName: "GetScreen",
+			Handler:    _ProcessService_GetScreen_Handler,
+		},
+		{
 			MethodName: "WriteStdin",
 			Handler:    _ProcessService_WriteStdin_Handler,
 		},
@@ -819,6 +909,11 @@ var ProcessService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchProcess",
 			Handler:       _ProcessService_WatchProcess_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchScreen",
+			Handler:       _ProcessService_WatchScreen_Handler,
 			ServerStreams: true,
 		},
 	},

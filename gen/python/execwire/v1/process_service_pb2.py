@@ -18,7 +18,7 @@ from execwire.v1 import process_run_pb2 as execwire_dot_v1_dot_process__run__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!execwire/v1/process_service.proto\x12\x0b\x65xecwire.v1\x1a\x19\x65xecwire/v1/process.proto\x1a!execwire/v1/process_command.proto\x1a\x1f\x65xecwire/v1/process_event.proto\x1a\x1d\x65xecwire/v1/process_run.proto\x1a\x1egoogle/protobuf/duration.proto\"F\n\x14StartProcessResponse\x12.\n\x07process\x18\x01 \x01(\x0b\x32\x14.execwire.v1.ProcessR\x07process\"\x7f\n\x11OwnProcessRequest\x12-\n\x05start\x18\x01 \x01(\x0b\x32\x15.execwire.v1.RunStartH\x00R\x05start\x12\x30\n\x06resume\x18\x02 \x01(\x0b\x32\x16.execwire.v1.RunResumeH\x00R\x06resumeB\t\n\x07message\"\x86\x01\n\x12OwnProcessResponse\x12\x33\n\x07started\x18\x01 \x01(\x0b\x32\x17.execwire.v1.RunStartedH\x00R\x07started\x12\x30\n\x06\x65vents\x18\x02 \x01(\x0b\x32\x16.execwire.v1.RunEventsH\x00R\x06\x65ventsB\t\n\x07message\"\x85\x01\n\x18\x41\x63knowledgeOutputRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12\x19\n\x08owner_id\x18\x03 \x01(\tR\x07ownerId\x12\x10\n\x03seq\x18\x04 \x01(\x04R\x03seq\"\x1b\n\x19\x41\x63knowledgeOutputResponse\"o\n\x14\x44\x65tachProcessRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12\x19\n\x08owner_id\x18\x03 \x01(\tR\x07ownerId\"\x17\n\x15\x44\x65tachProcessResponse\"\x80\x01\n\x13WatchProcessRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12\x1b\n\tafter_seq\x18\x03 \x01(\x04R\x08\x61\x66terSeqJ\x04\x08\x04\x10\x05R\x08lossless\"I\n\x14WatchProcessResponse\x12\x31\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x19.execwire.v1.ProcessEventR\x06\x65vents\"\xcd\x01\n\x11ReadOutputRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12\x1b\n\tafter_seq\x18\x03 \x01(\x04R\x08\x61\x66terSeq\x12 \n\tmax_bytes\x18\x04 \x01(\rH\x00R\x08maxBytes\x88\x01\x01\x12-\n\x04wait\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationR\x04waitB\x0c\n\n_max_bytes\"\xcd\x01\n\x12ReadOutputResponse\x12\x31\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x19.execwire.v1.ProcessEventR\x06\x65vents\x12$\n\x0enext_after_seq\x18\x02 \x01(\x04R\x0cnextAfterSeq\x12\x19\n\x08last_seq\x18\x03 \x01(\x04R\x07lastSeq\x12+\n\x04\x65xit\x18\x04 \x01(\x0b\x32\x17.execwire.v1.ExitRecordR\x04\x65xit\x12\x16\n\x06\x63losed\x18\x05 \x01(\x08R\x06\x63losed\"U\n\x15SnapshotOutputRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\"\x9a\x01\n\x16SnapshotOutputResponse\x12\x35\n\x07streams\x18\x01 \x03(\x0b\x32\x1b.execwire.v1.StreamSnapshotR\x07streams\x12\x19\n\x08last_seq\x18\x02 \x01(\x04R\x07lastSeq\x12.\n\x07process\x18\x03 \x01(\x0b\x32\x14.execwire.v1.ProcessR\x07process\"\xb1\x01\n\x0eStreamSnapshot\x12\x31\n\x06stream\x18\x01 \x01(\x0e\x32\x19.execwire.v1.OutputStreamR\x06stream\x12\x12\n\x04head\x18\x02 \x01(\x0cR\x04head\x12\x12\n\x04tail\x18\x03 \x01(\x0cR\x04tail\x12#\n\romitted_bytes\x18\x04 \x01(\x04R\x0comittedBytes\x12\x1f\n\x0btotal_bytes\x18\x05 \x01(\x04R\ntotalBytes\"\xd3\x01\n\x11WriteStdinRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12\x12\n\x04\x64\x61ta\x18\x03 \x01(\x0cR\x04\x64\x61ta\x12\x19\n\x08write_id\x18\x04 \x01(\tR\x07writeId\x12\x19\n\x08owner_id\x18\x05 \x01(\tR\x07ownerId\x12\x16\n\x06offset\x18\x06 \x01(\x04R\x06offset\x12\x1e\n\x0b\x65nd_of_file\x18\x07 \x01(\x08R\tendOfFile\"=\n\x12WriteStdinResponse\x12\'\n\x0f\x61\x63\x63\x65pted_offset\x18\x01 \x01(\x04R\x0e\x61\x63\x63\x65ptedOffset\"Q\n\x11\x43loseStdinRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\"\x14\n\x12\x43loseStdinResponse\"\x84\x01\n\x15ResizeTerminalRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12-\n\x04size\x18\x03 \x01(\x0b\x32\x19.execwire.v1.TerminalSizeR\x04size\"\x18\n\x16ResizeTerminalResponse\"\xb4\x01\n\x14SignalProcessRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12+\n\x06signal\x18\x03 \x01(\x0e\x32\x13.execwire.v1.SignalR\x06signal\x12\x31\n\x06target\x18\x04 \x01(\x0e\x32\x19.execwire.v1.SignalTargetR\x06target\"\x17\n\x15SignalProcessResponse\"\x93\x01\n\x17TerminateProcessRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12:\n\x0btermination\x18\x03 \x01(\x0b\x32\x18.execwire.v1.TerminationR\x0btermination\"\xc0\x01\n\x18TerminateProcessResponse\x12\x1f\n\x0bwas_running\x18\x01 \x01(\x08R\nwasRunning\x12+\n\x04\x65xit\x18\x02 \x01(\x0b\x32\x17.execwire.v1.ExitRecordR\x04\x65xit\x12/\n\x06method\x18\x03 \x01(\x0e\x32\x17.execwire.v1.KillMethodR\x06method\x12%\n\x0everified_empty\x18\x04 \x01(\x08R\rverifiedEmpty\"\x8d\x03\n\x12WaitProcessRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12.\n\x04\x65xit\x18\x03 \x01(\x0b\x32\x18.execwire.v1.WaitForExitH\x00R\x04\x65xit\x12\x34\n\x06\x63losed\x18\x04 \x01(\x0b\x32\x1a.execwire.v1.WaitForClosedH\x00R\x06\x63losed\x12\x37\n\x07pattern\x18\x05 \x01(\x0b\x32\x1b.execwire.v1.WaitForPatternH\x00R\x07pattern\x12.\n\x04port\x18\x06 \x01(\x0b\x32\x18.execwire.v1.WaitForPortH\x00R\x04port\x12.\n\x04idle\x18\x07 \x01(\x0b\x32\x18.execwire.v1.WaitForIdleH\x00R\x04idle\x12-\n\x04wait\x18\x08 \x01(\x0b\x32\x19.google.protobuf.DurationR\x04waitB\x0b\n\tcondition\"\r\n\x0bWaitForExit\"\x0f\n\rWaitForClosed\"\x8f\x01\n\x0eWaitForPattern\x12-\n\x12regular_expression\x18\x01 \x01(\tR\x11regularExpression\x12\x31\n\x06stream\x18\x02 \x01(\x0e\x32\x19.execwire.v1.OutputStreamR\x06stream\x12\x1b\n\tafter_seq\x18\x03 \x01(\x04R\x08\x61\x66terSeq\"!\n\x0bWaitForPort\x12\x12\n\x04port\x18\x01 \x01(\rR\x04port\"B\n\x0bWaitForIdle\x12\x33\n\x07silence\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationR\x07silence\"\x94\x01\n\x13WaitProcessResponse\x12\x1c\n\tsatisfied\x18\x01 \x01(\x08R\tsatisfied\x12.\n\x07process\x18\x02 \x01(\x0b\x32\x14.execwire.v1.ProcessR\x07process\x12/\n\x05match\x18\x03 \x01(\x0b\x32\x19.execwire.v1.PatternMatchR\x05match\"\x7f\n\x0cPatternMatch\x12\x31\n\x06stream\x18\x01 \x01(\x0e\x32\x19.execwire.v1.OutputStreamR\x06stream\x12\x16\n\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n\x04\x64\x61ta\x18\x03 \x01(\x0cR\x04\x64\x61ta\x12\x10\n\x03seq\x18\x04 \x01(\x04R\x03seq\"Q\n\x11GetProcessRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\"e\n\x12GetProcessResponse\x12.\n\x07process\x18\x01 \x01(\x0b\x32\x14.execwire.v1.ProcessR\x07process\x12\x1f\n\x0binstance_id\x18\x02 \x01(\tR\ninstanceId\"q\n\x14ListProcessesRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n\tpage_size\x18\x02 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x03 \x01(\tR\tpageToken\"s\n\x15ListProcessesResponse\x12\x32\n\tprocesses\x18\x01 \x03(\x0b\x32\x14.execwire.v1.ProcessR\tprocesses\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*}\n\nKillMethod\x12\x1b\n\x17KILL_METHOD_UNSPECIFIED\x10\x00\x12\x1d\n\x19KILL_METHOD_PROCESS_GROUP\x10\x01\x12\x1b\n\x17KILL_METHOD_DESCENDANTS\x10\x02\x12\x16\n\x12KILL_METHOD_CGROUP\x10\x03\x32\xf1\n\n\x0eProcessService\x12S\n\x0cStartProcess\x12 .execwire.v1.StartProcessRequest\x1a!.execwire.v1.StartProcessResponse\x12Q\n\nRunProcess\x12\x1e.execwire.v1.RunProcessRequest\x1a\x1f.execwire.v1.RunProcessResponse(\x01\x30\x01\x12O\n\nOwnProcess\x12\x1e.execwire.v1.OwnProcessRequest\x1a\x1f.execwire.v1.OwnProcessResponse0\x01\x12\x62\n\x11\x41\x63knowledgeOutput\x12%.execwire.v1.AcknowledgeOutputRequest\x1a&.execwire.v1.AcknowledgeOutputResponse\x12V\n\rDetachProcess\x12!.execwire.v1.DetachProcessRequest\x1a\".execwire.v1.DetachProcessResponse\x12U\n\x0cWatchProcess\x12 .execwire.v1.WatchProcessRequest\x1a!.execwire.v1.WatchProcessResponse0\x01\x12M\n\nReadOutput\x12\x1e.execwire.v1.ReadOutputRequest\x1a\x1f.execwire.v1.ReadOutputResponse\x12Y\n\x0eSnapshotOutput\x12\".execwire.v1.SnapshotOutputRequest\x1a#.execwire.v1.SnapshotOutputResponse\x12M\n\nWriteStdin\x12\x1e.execwire.v1.WriteStdinRequest\x1a\x1f.execwire.v1.WriteStdinResponse\x12M\n\nCloseStdin\x12\x1e.execwire.v1.CloseStdinRequest\x1a\x1f.execwire.v1.CloseStdinResponse\x12Y\n\x0eResizeTerminal\x12\".execwire.v1.ResizeTerminalRequest\x1a#.execwire.v1.ResizeTerminalResponse\x12V\n\rSignalProcess\x12!.execwire.v1.SignalProcessRequest\x1a\".execwire.v1.SignalProcessResponse\x12_\n\x10TerminateProcess\x12$.execwire.v1.TerminateProcessRequest\x1a%.execwire.v1.TerminateProcessResponse\x12P\n\x0bWaitProcess\x12\x1f.execwire.v1.WaitProcessRequest\x1a .execwire.v1.WaitProcessResponse\x12M\n\nGetProcess\x12\x1e.execwire.v1.GetProcessRequest\x1a\x1f.execwire.v1.GetProcessResponse\x12V\n\rListProcesses\x12!.execwire.v1.ListProcessesRequest\x1a\".execwire.v1.ListProcessesResponseB\xaf\x01\n\x0f\x63om.execwire.v1B\x13ProcessServiceProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!execwire/v1/process_service.proto\x12\x0b\x65xecwire.v1\x1a\x19\x65xecwire/v1/process.proto\x1a!execwire/v1/process_command.proto\x1a\x1f\x65xecwire/v1/process_event.proto\x1a\x1d\x65xecwire/v1/process_run.proto\x1a\x1egoogle/protobuf/duration.proto\"F\n\x14StartProcessResponse\x12.\n\x07process\x18\x01 \x01(\x0b\x32\x14.execwire.v1.ProcessR\x07process\"\x7f\n\x11OwnProcessRequest\x12-\n\x05start\x18\x01 \x01(\x0b\x32\x15.execwire.v1.RunStartH\x00R\x05start\x12\x30\n\x06resume\x18\x02 \x01(\x0b\x32\x16.execwire.v1.RunResumeH\x00R\x06resumeB\t\n\x07message\"\x86\x01\n\x12OwnProcessResponse\x12\x33\n\x07started\x18\x01 \x01(\x0b\x32\x17.execwire.v1.RunStartedH\x00R\x07started\x12\x30\n\x06\x65vents\x18\x02 \x01(\x0b\x32\x16.execwire.v1.RunEventsH\x00R\x06\x65ventsB\t\n\x07message\"\x85\x01\n\x18\x41\x63knowledgeOutputRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12\x19\n\x08owner_id\x18\x03 \x01(\tR\x07ownerId\x12\x10\n\x03seq\x18\x04 \x01(\x04R\x03seq\"\x1b\n\x19\x41\x63knowledgeOutputResponse\"o\n\x14\x44\x65tachProcessRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12\x19\n\x08owner_id\x18\x03 \x01(\tR\x07ownerId\"\x17\n\x15\x44\x65tachProcessResponse\"\x80\x01\n\x13WatchProcessRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12\x1b\n\tafter_seq\x18\x03 \x01(\x04R\x08\x61\x66terSeqJ\x04\x08\x04\x10\x05R\x08lossless\"I\n\x14WatchProcessResponse\x12\x31\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x19.execwire.v1.ProcessEventR\x06\x65vents\"\xcd\x01\n\x11ReadOutputRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12\x1b\n\tafter_seq\x18\x03 \x01(\x04R\x08\x61\x66terSeq\x12 \n\tmax_bytes\x18\x04 \x01(\rH\x00R\x08maxBytes\x88\x01\x01\x12-\n\x04wait\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationR\x04waitB\x0c\n\n_max_bytes\"\xcd\x01\n\x12ReadOutputResponse\x12\x31\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x19.execwire.v1.ProcessEventR\x06\x65vents\x12$\n\x0enext_after_seq\x18\x02 \x01(\x04R\x0cnextAfterSeq\x12\x19\n\x08last_seq\x18\x03 \x01(\x04R\x07lastSeq\x12+\n\x04\x65xit\x18\x04 \x01(\x0b\x32\x17.execwire.v1.ExitRecordR\x04\x65xit\x12\x16\n\x06\x63losed\x18\x05 \x01(\x08R\x06\x63losed\"U\n\x15SnapshotOutputRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\"\x9a\x01\n\x16SnapshotOutputResponse\x12\x35\n\x07streams\x18\x01 \x03(\x0b\x32\x1b.execwire.v1.StreamSnapshotR\x07streams\x12\x19\n\x08last_seq\x18\x02 \x01(\x04R\x07lastSeq\x12.\n\x07process\x18\x03 \x01(\x0b\x32\x14.execwire.v1.ProcessR\x07process\"\xb1\x01\n\x0eStreamSnapshot\x12\x31\n\x06stream\x18\x01 \x01(\x0e\x32\x19.execwire.v1.OutputStreamR\x06stream\x12\x12\n\x04head\x18\x02 \x01(\x0cR\x04head\x12\x12\n\x04tail\x18\x03 \x01(\x0cR\x04tail\x12#\n\romitted_bytes\x18\x04 \x01(\x04R\x0comittedBytes\x12\x1f\n\x0btotal_bytes\x18\x05 \x01(\x04R\ntotalBytes\"\x82\x01\n\x10GetScreenRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12\x16\n\x06styles\x18\x03 \x01(\x08R\x06styles\x12\x18\n\x07repaint\x18\x04 \x01(\x08R\x07repaint\"Z\n\x11GetScreenResponse\x12+\n\x06screen\x18\x01 \x01(\x0b\x32\x13.execwire.v1.ScreenR\x06screen\x12\x18\n\x07repaint\x18\x02 \x01(\x0cR\x07repaint\"\xdf\x01\n\x06Screen\x12\x10\n\x03seq\x18\x01 \x01(\x04R\x03seq\x12-\n\x04size\x18\x02 \x01(\x0b\x32\x19.execwire.v1.TerminalSizeR\x04size\x12-\n\x05lines\x18\x03 \x03(\x0b\x32\x17.execwire.v1.ScreenLineR\x05lines\x12\x31\n\x06\x63ursor\x18\x04 \x01(\x0b\x32\x19.execwire.v1.ScreenCursorR\x06\x63ursor\x12\x14\n\x05title\x18\x05 \x01(\tR\x05title\x12\x1c\n\talternate\x18\x06 \x01(\x08R\talternate\"^\n\nScreenLine\x12\x10\n\x03row\x18\x01 \x01(\rR\x03row\x12\x12\n\x04text\x18\x02 \x01(\tR\x04text\x12*\n\x04runs\x18\x03 \x03(\x0b\x32\x16.execwire.v1.ScreenRunR\x04runs\"1\n\tScreenRun\x12\x12\n\x04text\x18\x01 \x01(\tR\x04text\x12\x10\n\x03sgr\x18\x02 \x01(\tR\x03sgr\"R\n\x0cScreenCursor\x12\x10\n\x03row\x18\x01 \x01(\rR\x03row\x12\x16\n\x06\x63olumn\x18\x02 \x01(\rR\x06\x63olumn\x12\x18\n\x07visible\x18\x03 \x01(\x08R\x07visible\"j\n\x12WatchScreenRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12\x16\n\x06styles\x18\x03 \x01(\x08R\x06styles\"B\n\x13WatchScreenResponse\x12+\n\x06screen\x18\x01 \x01(\x0b\x32\x13.execwire.v1.ScreenR\x06screen\"\xd3\x01\n\x11WriteStdinRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12\x12\n\x04\x64\x61ta\x18\x03 \x01(\x0cR\x04\x64\x61ta\x12\x19\n\x08write_id\x18\x04 \x01(\tR\x07writeId\x12\x19\n\x08owner_id\x18\x05 \x01(\tR\x07ownerId\x12\x16\n\x06offset\x18\x06 \x01(\x04R\x06offset\x12\x1e\n\x0b\x65nd_of_file\x18\x07 \x01(\x08R\tendOfFile\"=\n\x12WriteStdinResponse\x12\'\n\x0f\x61\x63\x63\x65pted_offset\x18\x01 \x01(\x04R\x0e\x61\x63\x63\x65ptedOffset\"Q\n\x11\x43loseStdinRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\"\x14\n\x12\x43loseStdinResponse\"\x84\x01\n\x15ResizeTerminalRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12-\n\x04size\x18\x03 \x01(\x0b\x32\x19.execwire.v1.TerminalSizeR\x04size\"\x18\n\x16ResizeTerminalResponse\"\xb4\x01\n\x14SignalProcessRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12+\n\x06signal\x18\x03 \x01(\x0e\x32\x13.execwire.v1.SignalR\x06signal\x12\x31\n\x06target\x18\x04 \x01(\x0e\x32\x19.execwire.v1.SignalTargetR\x06target\"\x17\n\x15SignalProcessResponse\"\x93\x01\n\x17TerminateProcessRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12:\n\x0btermination\x18\x03 \x01(\x0b\x32\x18.execwire.v1.TerminationR\x0btermination\"\xc0\x01\n\x18TerminateProcessResponse\x12\x1f\n\x0bwas_running\x18\x01 \x01(\x08R\nwasRunning\x12+\n\x04\x65xit\x18\x02 \x01(\x0b\x32\x17.execwire.v1.ExitRecordR\x04\x65xit\x12/\n\x06method\x18\x03 \x01(\x0e\x32\x17.execwire.v1.KillMethodR\x06method\x12%\n\x0everified_empty\x18\x04 \x01(\x08R\rverifiedEmpty\"\xc3\x03\n\x12WaitProcessRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12.\n\x04\x65xit\x18\x03 \x01(\x0b\x32\x18.execwire.v1.WaitForExitH\x00R\x04\x65xit\x12\x34\n\x06\x63losed\x18\x04 \x01(\x0b\x32\x1a.execwire.v1.WaitForClosedH\x00R\x06\x63losed\x12\x37\n\x07pattern\x18\x05 \x01(\x0b\x32\x1b.execwire.v1.WaitForPatternH\x00R\x07pattern\x12.\n\x04port\x18\x06 \x01(\x0b\x32\x18.execwire.v1.WaitForPortH\x00R\x04port\x12.\n\x04idle\x18\x07 \x01(\x0b\x32\x18.execwire.v1.WaitForIdleH\x00R\x04idle\x12\x34\n\x06screen\x18\t \x01(\x0b\x32\x1a.execwire.v1.WaitForScreenH\x00R\x06screen\x12-\n\x04wait\x18\x08 \x01(\x0b\x32\x19.google.protobuf.DurationR\x04waitB\x0b\n\tcondition\"\r\n\x0bWaitForExit\"\x0f\n\rWaitForClosed\"\x8f\x01\n\x0eWaitForPattern\x12-\n\x12regular_expression\x18\x01 \x01(\tR\x11regularExpression\x12\x31\n\x06stream\x18\x02 \x01(\x0e\x32\x19.execwire.v1.OutputStreamR\x06stream\x12\x1b\n\tafter_seq\x18\x03 \x01(\x04R\x08\x61\x66terSeq\"!\n\x0bWaitForPort\x12\x12\n\x04port\x18\x01 \x01(\rR\x04port\"B\n\x0bWaitForIdle\x12\x33\n\x07silence\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationR\x07silence\"m\n\rWaitForScreen\x12-\n\x12regular_expression\x18\x01 \x01(\tR\x11regularExpression\x12-\n\x04idle\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationR\x04idle\"\xc1\x01\n\x13WaitProcessResponse\x12\x1c\n\tsatisfied\x18\x01 \x01(\x08R\tsatisfied\x12.\n\x07process\x18\x02 \x01(\x0b\x32\x14.execwire.v1.ProcessR\x07process\x12/\n\x05match\x18\x03 \x01(\x0b\x32\x19.execwire.v1.PatternMatchR\x05match\x12+\n\x06screen\x18\x04 \x01(\x0b\x32\x13.execwire.v1.ScreenR\x06screen\"\x7f\n\x0cPatternMatch\x12\x31\n\x06stream\x18\x01 \x01(\x0e\x32\x19.execwire.v1.OutputStreamR\x06stream\x12\x16\n\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n\x04\x64\x61ta\x18\x03 \x01(\x0cR\x04\x64\x61ta\x12\x10\n\x03seq\x18\x04 \x01(\x04R\x03seq\"Q\n\x11GetProcessRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\"e\n\x12GetProcessResponse\x12.\n\x07process\x18\x01 \x01(\x0b\x32\x14.execwire.v1.ProcessR\x07process\x12\x1f\n\x0binstance_id\x18\x02 \x01(\tR\ninstanceId\"q\n\x14ListProcessesRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n\tpage_size\x18\x02 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x03 \x01(\tR\tpageToken\"s\n\x15ListProcessesResponse\x12\x32\n\tprocesses\x18\x01 \x03(\x0b\x32\x14.execwire.v1.ProcessR\tprocesses\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*}\n\nKillMethod\x12\x1b\n\x17KILL_METHOD_UNSPECIFIED\x10\x00\x12\x1d\n\x19KILL_METHOD_PROCESS_GROUP\x10\x01\x12\x1b\n\x17KILL_METHOD_DESCENDANTS\x10\x02\x12\x16\n\x12KILL_METHOD_CGROUP\x10\x03\x32\x91\x0c\n\x0eProcessService\x12S\n\x0cStartProcess\x12 .execwire.v1.StartProcessRequest\x1a!.execwire.v1.StartProcessResponse\x12Q\n\nRunProcess\x12\x1e.execwire.v1.RunProcessRequest\x1a\x1f.execwire.v1.RunProcessResponse(\x01\x30\x01\x12O\n\nOwnProcess\x12\x1e.execwire.v1.OwnProcessRequest\x1a\x1f.execwire.v1.OwnProcessResponse0\x01\x12\x62\n\x11\x41\x63knowledgeOutput\x12%.execwire.v1.AcknowledgeOutputRequest\x1a&.execwire.v1.AcknowledgeOutputResponse\x12V\n\rDetachProcess\x12!.execwire.v1.DetachProcessRequest\x1a\".execwire.v1.DetachProcessResponse\x12U\n\x0cWatchProcess\x12 .execwire.v1.WatchProcessRequest\x1a!.execwire.v1.WatchProcessResponse0\x01\x12M\n\nReadOutput\x12\x1e.execwire.v1.ReadOutputRequest\x1a\x1f.execwire.v1.ReadOutputResponse\x12Y\n\x0eSnapshotOutput\x12\".execwire.v1.SnapshotOutputRequest\x1a#.execwire.v1.SnapshotOutputResponse\x12J\n\tGetScreen\x12\x1d.execwire.v1.GetScreenRequest\x1a\x1e.execwire.v1.GetScreenResponse\x12R\n\x0bWatchScreen\x12\x1f.execwire.v1.WatchScreenRequest\x1a .execwire.v1.WatchScreenResponse0\x01\x12M\n\nWriteStdin\x12\x1e.execwire.v1.WriteStdinRequest\x1a\x1f.execwire.v1.WriteStdinResponse\x12M\n\nCloseStdin\x12\x1e.execwire.v1.CloseStdinRequest\x1a\x1f.execwire.v1.CloseStdinResponse\x12Y\n\x0eResizeTerminal\x12\".execwire.v1.ResizeTerminalRequest\x1a#.execwire.v1.ResizeTerminalResponse\x12V\n\rSignalProcess\x12!.execwire.v1.SignalProcessRequest\x1a\".execwire.v1.SignalProcessResponse\x12_\n\x10TerminateProcess\x12$.execwire.v1.TerminateProcessRequest\x1a%.execwire.v1.TerminateProcessResponse\x12P\n\x0bWaitProcess\x12\x1f.execwire.v1.WaitProcessRequest\x1a .execwire.v1.WaitProcessResponse\x12M\n\nGetProcess\x12\x1e.execwire.v1.GetProcessRequest\x1a\x1f.execwire.v1.GetProcessResponse\x12V\n\rListProcesses\x12!.execwire.v1.ListProcessesRequest\x1a\".execwire.v1.ListProcessesResponseB\xaf\x01\n\x0f\x63om.execwire.v1B\x13ProcessServiceProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'execwire.v1.process_service_pb2', globals())
@@ -26,8 +26,8 @@ if _descriptor._USE_C_DESCRIPTORS == False:
 
   DESCRIPTOR._options = None
   DESCRIPTOR._serialized_options = b'\n\017com.execwire.v1B\023ProcessServiceProtoP\001Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\242\002\003EXX\252\002\013Execwire.V1\312\002\013Execwire\\V1\342\002\027Execwire\\V1\\GPBMetadata\352\002\014Execwire::V1'
-  _KILLMETHOD._serialized_start=4370
-  _KILLMETHOD._serialized_end=4495
+  _KILLMETHOD._serialized_start=5438
+  _KILLMETHOD._serialized_end=5563
   _STARTPROCESSRESPONSE._serialized_start=208
   _STARTPROCESSRESPONSE._serialized_end=278
   _OWNPROCESSREQUEST._serialized_start=280
@@ -56,50 +56,68 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _SNAPSHOTOUTPUTRESPONSE._serialized_end=1713
   _STREAMSNAPSHOT._serialized_start=1716
   _STREAMSNAPSHOT._serialized_end=1893
-  _WRITESTDINREQUEST._serialized_start=1896
-  _WRITESTDINREQUEST._serialized_end=2107
-  _WRITESTDINRESPONSE._serialized_start=2109
-  _WRITESTDINRESPONSE._serialized_end=2170
-  _CLOSESTDINREQUEST._serialized_start=2172
-  _CLOSESTDINREQUEST._serialized_end=2253
-  _CLOSESTDINRESPONSE._serialized_start=2255
-  _CLOSESTDINRESPONSE._serialized_end=2275
-  _RESIZETERMINALREQUEST._serialized_start=2278
-  _RESIZETERMINALREQUEST._serialized_end=2410
-  _RESIZETERMINALRESPONSE._serialized_start=2412
-  _RESIZETERMINALRESPONSE._serialized_end=2436
-  _SIGNALPROCESSREQUEST._serialized_start=2439
-  _SIGNALPROCESSREQUEST._serialized_end=2619
-  _SIGNALPROCESSRESPONSE._serialized_start=2621
-  _SIGNALPROCESSRESPONSE._serialized_end=2644
-  _TERMINATEPROCESSREQUEST._serialized_start=2647
-  _TERMINATEPROCESSREQUEST._serialized_end=2794
-  _TERMINATEPROCESSRESPONSE._serialized_start=2797
-  _TERMINATEPROCESSRESPONSE._serialized_end=2989
-  _WAITPROCESSREQUEST._serialized_start=2992
-  _WAITPROCESSREQUEST._serialized_end=3389
-  _WAITFOREXIT._serialized_start=3391
-  _WAITFOREXIT._serialized_end=3404
-  _WAITFORCLOSED._serialized_start=3406
-  _WAITFORCLOSED._serialized_end=3421
-  _WAITFORPATTERN._serialized_start=3424
-  _WAITFORPATTERN._serialized_end=3567
-  _WAITFORPORT._serialized_start=3569
-  _WAITFORPORT._serialized_end=3602
-  _WAITFORIDLE._serialized_start=3604
-  _WAITFORIDLE._serialized_end=3670
-  _WAITPROCESSRESPONSE._serialized_start=3673
-  _WAITPROCESSRESPONSE._serialized_end=3821
-  _PATTERNMATCH._serialized_start=3823
-  _PATTERNMATCH._serialized_end=3950
-  _GETPROCESSREQUEST._serialized_start=3952
-  _GETPROCESSREQUEST._serialized_end=4033
-  _GETPROCESSRESPONSE._serialized_start=4035
-  _GETPROCESSRESPONSE._serialized_end=4136
-  _LISTPROCESSESREQUEST._serialized_start=4138
-  _LISTPROCESSESREQUEST._serialized_end=4251
-  _LISTPROCESSESRESPONSE._serialized_start=4253
-  _LISTPROCESSESRESPONSE._serialized_end=4368
-  _PROCESSSERVICE._serialized_start=4498
-  _PROCESSSERVICE._serialized_end=5891
+  _GETSCREENREQUEST._serialized_start=1896
+  _GETSCREENREQUEST._serialized_end=2026
+  _GETSCREENRESPONSE._serialized_start=2028
+  _GETSCREENRESPONSE._serialized_end=2118
+  _SCREEN._serialized_start=2121
+  _SCREEN._serialized_end=2344
+  _SCREENLINE._serialized_start=2346
+  _SCREENLINE._serialized_end=2440
+  _SCREENRUN._serialized_start=2442
+  _SCREENRUN._serialized_end=2491
+  _SCREENCURSOR._serialized_start=2493
+  _SCREENCURSOR._serialized_end=2575
+  _WATCHSCREENREQUEST._serialized_start=2577
+  _WATCHSCREENREQUEST._serialized_end=2683
+  _WATCHSCREENRESPONSE._serialized_start=2685
+  _WATCHSCREENRESPONSE._serialized_end=2751
+  _WRITESTDINREQUEST._serialized_start=2754
+  _WRITESTDINREQUEST._serialized_end=2965
+  _WRITESTDINRESPONSE._serialized_start=2967
+  _WRITESTDINRESPONSE._serialized_end=3028
+  _CLOSESTDINREQUEST._serialized_start=3030
+  _CLOSESTDINREQUEST._serialized_end=3111
+  _CLOSESTDINRESPONSE._serialized_start=3113
+  _CLOSESTDINRESPONSE._serialized_end=3133
+  _RESIZETERMINALREQUEST._serialized_start=3136
+  _RESIZETERMINALREQUEST._serialized_end=3268
+  _RESIZETERMINALRESPONSE._serialized_start=3270
+  _RESIZETERMINALRESPONSE._serialized_end=3294
+  _SIGNALPROCESSREQUEST._serialized_start=3297
+  _SIGNALPROCESSREQUEST._serialized_end=3477
+  _SIGNALPROCESSRESPONSE._serialized_start=3479
+  _SIGNALPROCESSRESPONSE._serialized_end=3502
+  _TERMINATEPROCESSREQUEST._serialized_start=3505
+  _TERMINATEPROCESSREQUEST._serialized_end=3652
+  _TERMINATEPROCESSRESPONSE._serialized_start=3655
+  _TERMINATEPROCESSRESPONSE._serialized_end=3847
+  _WAITPROCESSREQUEST._serialized_start=3850
+  _WAITPROCESSREQUEST._serialized_end=4301
+  _WAITFOREXIT._serialized_start=4303
+  _WAITFOREXIT._serialized_end=4316
+  _WAITFORCLOSED._serialized_start=4318
+  _WAITFORCLOSED._serialized_end=4333
+  _WAITFORPATTERN._serialized_start=4336
+  _WAITFORPATTERN._serialized_end=4479
+  _WAITFORPORT._serialized_start=4481
+  _WAITFORPORT._serialized_end=4514
+  _WAITFORIDLE._serialized_start=4516
+  _WAITFORIDLE._serialized_end=4582
+  _WAITFORSCREEN._serialized_start=4584
+  _WAITFORSCREEN._serialized_end=4693
+  _WAITPROCESSRESPONSE._serialized_start=4696
+  _WAITPROCESSRESPONSE._serialized_end=4889
+  _PATTERNMATCH._serialized_start=4891
+  _PATTERNMATCH._serialized_end=5018
+  _GETPROCESSREQUEST._serialized_start=5020
+  _GETPROCESSREQUEST._serialized_end=5101
+  _GETPROCESSRESPONSE._serialized_start=5103
+  _GETPROCESSRESPONSE._serialized_end=5204
+  _LISTPROCESSESREQUEST._serialized_start=5206
+  _LISTPROCESSESREQUEST._serialized_end=5319
+  _LISTPROCESSESRESPONSE._serialized_start=5321
+  _LISTPROCESSESRESPONSE._serialized_end=5436
+  _PROCESSSERVICE._serialized_start=5566
+  _PROCESSSERVICE._serialized_end=7119
 # @@protoc_insertion_point(module_scope)

@@ -73,6 +73,26 @@ class GetProcessResponse(_message.Message):
     process: _process_pb2.Process
     def __init__(self, process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ..., instance_id: _Optional[str] = ...) -> None: ...
 
+class GetScreenRequest(_message.Message):
+    __slots__ = ["process_id", "repaint", "session_id", "styles"]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    REPAINT_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    STYLES_FIELD_NUMBER: _ClassVar[int]
+    process_id: str
+    repaint: bool
+    session_id: str
+    styles: bool
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., styles: bool = ..., repaint: bool = ...) -> None: ...
+
+class GetScreenResponse(_message.Message):
+    __slots__ = ["repaint", "screen"]
+    REPAINT_FIELD_NUMBER: _ClassVar[int]
+    SCREEN_FIELD_NUMBER: _ClassVar[int]
+    repaint: bytes
+    screen: Screen
+    def __init__(self, screen: _Optional[_Union[Screen, _Mapping]] = ..., repaint: _Optional[bytes] = ...) -> None: ...
+
 class ListProcessesRequest(_message.Message):
     __slots__ = ["page_size", "page_token", "session_id"]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +180,50 @@ class ResizeTerminalRequest(_message.Message):
 class ResizeTerminalResponse(_message.Message):
     __slots__ = []
     def __init__(self) -> None: ...
+
+class Screen(_message.Message):
+    __slots__ = ["alternate", "cursor", "lines", "seq", "size", "title"]
+    ALTERNATE_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    alternate: bool
+    cursor: ScreenCursor
+    lines: _containers.RepeatedCompositeFieldContainer[ScreenLine]
+    seq: int
+    size: _process_command_pb2.TerminalSize
+    title: str
+    def __init__(self, seq: _Optional[int] = ..., size: _Optional[_Union[_process_command_pb2.TerminalSize, _Mapping]] = ..., lines: _Optional[_Iterable[_Union[ScreenLine, _Mapping]]] = ..., cursor: _Optional[_Union[ScreenCursor, _Mapping]] = ..., title: _Optional[str] = ..., alternate: bool = ...) -> None: ...
+
+class ScreenCursor(_message.Message):
+    __slots__ = ["column", "row", "visible"]
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    VISIBLE_FIELD_NUMBER: _ClassVar[int]
+    column: int
+    row: int
+    visible: bool
+    def __init__(self, row: _Optional[int] = ..., column: _Optional[int] = ..., visible: bool = ...) -> None: ...
+
+class ScreenLine(_message.Message):
+    __slots__ = ["row", "runs", "text"]
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    row: int
+    runs: _containers.RepeatedCompositeFieldContainer[ScreenRun]
+    text: str
+    def __init__(self, row: _Optional[int] = ..., text: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[ScreenRun, _Mapping]]] = ...) -> None: ...
+
+class ScreenRun(_message.Message):
+    __slots__ = ["sgr", "text"]
+    SGR_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    sgr: str
+    text: str
+    def __init__(self, text: _Optional[str] = ..., sgr: _Optional[str] = ...) -> None: ...
 
 class SignalProcessRequest(_message.Message):
     __slots__ = ["process_id", "session_id", "signal", "target"]
@@ -267,14 +331,23 @@ class WaitForPort(_message.Message):
     port: int
     def __init__(self, port: _Optional[int] = ...) -> None: ...
 
+class WaitForScreen(_message.Message):
+    __slots__ = ["idle", "regular_expression"]
+    IDLE_FIELD_NUMBER: _ClassVar[int]
+    REGULAR_EXPRESSION_FIELD_NUMBER: _ClassVar[int]
+    idle: _duration_pb2.Duration
+    regular_expression: str
+    def __init__(self, regular_expression: _Optional[str] = ..., idle: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
 class WaitProcessRequest(_message.Message):
-    __slots__ = ["closed", "exit", "idle", "pattern", "port", "process_id", "session_id", "wait"]
+    __slots__ = ["closed", "exit", "idle", "pattern", "port", "process_id", "screen", "session_id", "wait"]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     EXIT_FIELD_NUMBER: _ClassVar[int]
     IDLE_FIELD_NUMBER: _ClassVar[int]
     PATTERN_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    SCREEN_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     WAIT_FIELD_NUMBER: _ClassVar[int]
     closed: WaitForClosed
@@ -283,19 +356,22 @@ class WaitProcessRequest(_message.Message):
     pattern: WaitForPattern
     port: WaitForPort
     process_id: str
+    screen: WaitForScreen
     session_id: str
     wait: _duration_pb2.Duration
-    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., exit: _Optional[_Union[WaitForExit, _Mapping]] = ..., closed: _Optional[_Union[WaitForClosed, _Mapping]] = ..., pattern: _Optional[_Union[WaitForPattern, _Mapping]] = ..., port: _Optional[_Union[WaitForPort, _Mapping]] = ..., idle: _Optional[_Union[WaitForIdle, _Mapping]] = ..., wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., exit: _Optional[_Union[WaitForExit, _Mapping]] = ..., closed: _Optional[_Union[WaitForClosed, _Mapping]] = ..., pattern: _Optional[_Union[WaitForPattern, _Mapping]] = ..., port: _Optional[_Union[WaitForPort, _Mapping]] = ..., idle: _Optional[_Union[WaitForIdle, _Mapping]] = ..., screen: _Optional[_Union[WaitForScreen, _Mapping]] = ..., wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class WaitProcessResponse(_message.Message):
-    __slots__ = ["match", "process", "satisfied"]
+    __slots__ = ["match", "process", "satisfied", "screen"]
     MATCH_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     SATISFIED_FIELD_NUMBER: _ClassVar[int]
+    SCREEN_FIELD_NUMBER: _ClassVar[int]
     match: PatternMatch
     process: _process_pb2.Process
     satisfied: bool
-    def __init__(self, satisfied: bool = ..., process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ..., match: _Optional[_Union[PatternMatch, _Mapping]] = ...) -> None: ...
+    screen: Screen
+    def __init__(self, satisfied: bool = ..., process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ..., match: _Optional[_Union[PatternMatch, _Mapping]] = ..., screen: _Optional[_Union[Screen, _Mapping]] = ...) -> None: ...
 
 class WatchProcessRequest(_message.Message):
     __slots__ = ["after_seq", "process_id", "session_id"]
@@ -312,6 +388,22 @@ class WatchProcessResponse(_message.Message):
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedCompositeFieldContainer[_process_event_pb2.ProcessEvent]
     def __init__(self, events: _Optional[_Iterable[_Union[_process_event_pb2.ProcessEvent, _Mapping]]] = ...) -> None: ...
+
+class WatchScreenRequest(_message.Message):
+    __slots__ = ["process_id", "session_id", "styles"]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    STYLES_FIELD_NUMBER: _ClassVar[int]
+    process_id: str
+    session_id: str
+    styles: bool
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., styles: bool = ...) -> None: ...
+
+class WatchScreenResponse(_message.Message):
+    __slots__ = ["screen"]
+    SCREEN_FIELD_NUMBER: _ClassVar[int]
+    screen: Screen
+    def __init__(self, screen: _Optional[_Union[Screen, _Mapping]] = ...) -> None: ...
 
 class WriteStdinRequest(_message.Message):
     __slots__ = ["data", "end_of_file", "offset", "owner_id", "process_id", "session_id", "write_id"]

@@ -66,6 +66,16 @@ class ProcessServiceStub(object):
                 request_serializer=execwire_dot_v1_dot_process__service__pb2.SnapshotOutputRequest.SerializeToString,
                 response_deserializer=execwire_dot_v1_dot_process__service__pb2.SnapshotOutputResponse.FromString,
                 )
+        self.GetScreen = channel.unary_unary(
+                '/execwire.v1.ProcessService/GetScreen',
+                request_serializer=execwire_dot_v1_dot_process__service__pb2.GetScreenRequest.SerializeToString,
+                response_deserializer=execwire_dot_v1_dot_process__service__pb2.GetScreenResponse.FromString,
+                )
+        self.WatchScreen = channel.unary_stream(
+                '/execwire.v1.ProcessService/WatchScreen',
+                request_serializer=execwire_dot_v1_dot_process__service__pb2.WatchScreenRequest.SerializeToString,
+                response_deserializer=execwire_dot_v1_dot_process__service__pb2.WatchScreenResponse.FromString,
+                )
         self.WriteStdin = channel.unary_unary(
                 '/execwire.v1.ProcessService/WriteStdin',
                 request_serializer=execwire_dot_v1_dot_process__service__pb2.WriteStdinRequest.SerializeToString,
@@ -206,6 +216,26 @@ class ProcessServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetScreen(self, request, context):
+        """GetScreen returns what the terminal of a process shows, also after its exit. It never
+        blocks and consumes nothing. It fails with NOT_A_TERMINAL, and with
+        SCREEN_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchScreen(self, request, context):
+        """WatchScreen sends what the terminal of a process shows, and then its changes, at most
+        20 times a second: what was shown in between is not sent. It counts as a reader of
+        the process and never blocks it. The stream ends with OK after the screen of the
+        closed process. Errors are those of GetScreen; a resize to a size without a screen
+        ends the stream with SCREEN_UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WriteStdin(self, request, context):
         """WriteStdin queues bytes for a process's stdin: all of them or none, except that a
         failed write of the owner may have queued a part. It blocks while the queue is full,
@@ -315,6 +345,16 @@ def add_ProcessServiceServicer_to_server(servicer, server):
                     servicer.SnapshotOutput,
                     request_deserializer=execwire_dot_v1_dot_process__service__pb2.SnapshotOutputRequest.FromString,
                     response_serializer=execwire_dot_v1_dot_process__service__pb2.SnapshotOutputResponse.SerializeToString,
+            ),
+            'GetScreen': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetScreen,
+                    request_deserializer=execwire_dot_v1_dot_process__service__pb2.GetScreenRequest.FromString,
+                    response_serializer=execwire_dot_v1_dot_process__service__pb2.GetScreenResponse.SerializeToString,
+            ),
+            'WatchScreen': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchScreen,
+                    request_deserializer=execwire_dot_v1_dot_process__service__pb2.WatchScreenRequest.FromString,
+                    response_serializer=execwire_dot_v1_dot_process__service__pb2.WatchScreenResponse.SerializeToString,
             ),
             'WriteStdin': grpc.unary_unary_rpc_method_handler(
                     servicer.WriteStdin,
@@ -509,6 +549,40 @@ class ProcessService(object):
         return grpc.experimental.unary_unary(request, target, '/execwire.v1.ProcessService/SnapshotOutput',
             execwire_dot_v1_dot_process__service__pb2.SnapshotOutputRequest.SerializeToString,
             execwire_dot_v1_dot_process__service__pb2.SnapshotOutputResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def GetScreen(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/execwire.v1.ProcessService/GetScreen',
+            execwire_dot_v1_dot_process__service__pb2.GetScreenRequest.SerializeToString,
+            execwire_dot_v1_dot_process__service__pb2.GetScreenResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def WatchScreen(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(request, target, '/execwire.v1.ProcessService/WatchScreen',
+            execwire_dot_v1_dot_process__service__pb2.WatchScreenRequest.SerializeToString,
+            execwire_dot_v1_dot_process__service__pb2.WatchScreenResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

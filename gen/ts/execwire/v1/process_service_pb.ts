@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file execwire/v1/process_service.proto.
  */
 export const file_execwire_v1_process_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFleGVjd2lyZS92MS9wcm9jZXNzX3NlcnZpY2UucHJvdG8SC2V4ZWN3aXJlLnYxIj0KFFN0YXJ0UHJvY2Vzc1Jlc3BvbnNlEiUKB3Byb2Nlc3MYASABKAsyFC5leGVjd2lyZS52MS5Qcm9jZXNzInAKEU93blByb2Nlc3NSZXF1ZXN0EiYKBXN0YXJ0GAEgASgLMhUuZXhlY3dpcmUudjEuUnVuU3RhcnRIABIoCgZyZXN1bWUYAiABKAsyFi5leGVjd2lyZS52MS5SdW5SZXN1bWVIAEIJCgdtZXNzYWdlInUKEk93blByb2Nlc3NSZXNwb25zZRIqCgdzdGFydGVkGAEgASgLMhcuZXhlY3dpcmUudjEuUnVuU3RhcnRlZEgAEigKBmV2ZW50cxgCIAEoCzIWLmV4ZWN3aXJlLnYxLlJ1bkV2ZW50c0gAQgkKB21lc3NhZ2UiYQoYQWNrbm93bGVkZ2VPdXRwdXRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCRIQCghvd25lcl9pZBgDIAEoCRILCgNzZXEYBCABKAQiGwoZQWNrbm93bGVkZ2VPdXRwdXRSZXNwb25zZSJQChREZXRhY2hQcm9jZXNzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSEAoIb3duZXJfaWQYAyABKAkiFwoVRGV0YWNoUHJvY2Vzc1Jlc3BvbnNlImAKE1dhdGNoUHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEhEKCWFmdGVyX3NlcRgDIAEoBEoECAQQBVIIbG9zc2xlc3MiQQoUV2F0Y2hQcm9jZXNzUmVzcG9uc2USKQoGZXZlbnRzGAEgAygLMhkuZXhlY3dpcmUudjEuUHJvY2Vzc0V2ZW50Ip0BChFSZWFkT3V0cHV0UmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSEQoJYWZ0ZXJfc2VxGAMgASgEEhYKCW1heF9ieXRlcxgEIAEoDUgAiAEBEicKBHdhaXQYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CDAoKX21heF9ieXRlcyKgAQoSUmVhZE91dHB1dFJlc3BvbnNlEikKBmV2ZW50cxgBIAMoCzIZLmV4ZWN3aXJlLnYxLlByb2Nlc3NFdmVudBIWCg5uZXh0X2FmdGVyX3NlcRgCIAEoBBIQCghsYXN0X3NlcRgDIAEoBBIlCgRleGl0GAQgASgLMhcuZXhlY3dpcmUudjEuRXhpdFJlY29yZBIOCgZjbG9zZWQYBSABKAgiPwoVU25hcHNob3RPdXRwdXRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCSJ/ChZTbmFwc2hvdE91dHB1dFJlc3BvbnNlEiwKB3N0cmVhbXMYASADKAsyGy5leGVjd2lyZS52MS5TdHJlYW1TbmFwc2hvdBIQCghsYXN0X3NlcRgCIAEoBBIlCgdwcm9jZXNzGAMgASgLMhQuZXhlY3dpcmUudjEuUHJvY2VzcyKDAQoOU3RyZWFtU25hcHNob3QSKQoGc3RyZWFtGAEgASgOMhkuZXhlY3dpcmUudjEuT3V0cHV0U3RyZWFtEgwKBGhlYWQYAiABKAwSDAoEdGFpbBgDIAEoDBIVCg1vbWl0dGVkX2J5dGVzGAQgASgEEhMKC3RvdGFsX2J5dGVzGAUgASgEIpIBChFXcml0ZVN0ZGluUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSDAoEZGF0YRgDIAEoDBIQCgh3cml0ZV9pZBgEIAEoCRIQCghvd25lcl9pZBgFIAEoCRIOCgZvZmZzZXQYBiABKAQSEwoLZW5kX29mX2ZpbGUYByABKAgiLQoSV3JpdGVTdGRpblJlc3BvbnNlEhcKD2FjY2VwdGVkX29mZnNldBgBIAEoBCI7ChFDbG9zZVN0ZGluUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkiFAoSQ2xvc2VTdGRpblJlc3BvbnNlImgKFVJlc2l6ZVRlcm1pbmFsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSJwoEc2l6ZRgDIAEoCzIZLmV4ZWN3aXJlLnYxLlRlcm1pbmFsU2l6ZSIYChZSZXNpemVUZXJtaW5hbFJlc3BvbnNlIo4BChRTaWduYWxQcm9jZXNzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSIwoGc2lnbmFsGAMgASgOMhMuZXhlY3dpcmUudjEuU2lnbmFsEikKBnRhcmdldBgEIAEoDjIZLmV4ZWN3aXJlLnYxLlNpZ25hbFRhcmdldCIXChVTaWduYWxQcm9jZXNzUmVzcG9uc2UicAoXVGVybWluYXRlUHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEi0KC3Rlcm1pbmF0aW9uGAMgASgLMhguZXhlY3dpcmUudjEuVGVybWluYXRpb24ilwEKGFRlcm1pbmF0ZVByb2Nlc3NSZXNwb25zZRITCgt3YXNfcnVubmluZxgBIAEoCBIlCgRleGl0GAIgASgLMhcuZXhlY3dpcmUudjEuRXhpdFJlY29yZBInCgZtZXRob2QYAyABKA4yFy5leGVjd2lyZS52MS5LaWxsTWV0aG9kEhYKDnZlcmlmaWVkX2VtcHR5GAQgASgIIs4CChJXYWl0UHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEigKBGV4aXQYAyABKAsyGC5leGVjd2lyZS52MS5XYWl0Rm9yRXhpdEgAEiwKBmNsb3NlZBgEIAEoCzIaLmV4ZWN3aXJlLnYxLldhaXRGb3JDbG9zZWRIABIuCgdwYXR0ZXJuGAUgASgLMhsuZXhlY3dpcmUudjEuV2FpdEZvclBhdHRlcm5IABIoCgRwb3J0GAYgASgLMhguZXhlY3dpcmUudjEuV2FpdEZvclBvcnRIABIoCgRpZGxlGAcgASgLMhguZXhlY3dpcmUudjEuV2FpdEZvcklkbGVIABInCgR3YWl0GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgsKCWNvbmRpdGlvbiINCgtXYWl0Rm9yRXhpdCIPCg1XYWl0Rm9yQ2xvc2VkImoKDldhaXRGb3JQYXR0ZXJuEhoKEnJlZ3VsYXJfZXhwcmVzc2lvbhgBIAEoCRIpCgZzdHJlYW0YAiABKA4yGS5leGVjd2lyZS52MS5PdXRwdXRTdHJlYW0SEQoJYWZ0ZXJfc2VxGAMgASgEIhsKC1dhaXRGb3JQb3J0EgwKBHBvcnQYASABKA0iOQoLV2FpdEZvcklkbGUSKgoHc2lsZW5jZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJ5ChNXYWl0UHJvY2Vzc1Jlc3BvbnNlEhEKCXNhdGlzZmllZBgBIAEoCBIlCgdwcm9jZXNzGAIgASgLMhQuZXhlY3dpcmUudjEuUHJvY2VzcxIoCgVtYXRjaBgDIAEoCzIZLmV4ZWN3aXJlLnYxLlBhdHRlcm5NYXRjaCJkCgxQYXR0ZXJuTWF0Y2gSKQoGc3RyZWFtGAEgASgOMhkuZXhlY3dpcmUudjEuT3V0cHV0U3RyZWFtEg4KBm9mZnNldBgCIAEoBBIMCgRkYXRhGAMgASgMEgsKA3NlcRgEIAEoBCI7ChFHZXRQcm9jZXNzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkiUAoSR2V0UHJvY2Vzc1Jlc3BvbnNlEiUKB3Byb2Nlc3MYASABKAsyFC5leGVjd2lyZS52MS5Qcm9jZXNzEhMKC2luc3RhbmNlX2lkGAIgASgJIlEKFExpc3RQcm9jZXNzZXNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiWQoVTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlEicKCXByb2Nlc3NlcxgBIAMoCzIULmV4ZWN3aXJlLnYxLlByb2Nlc3MSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKn0KCktpbGxNZXRob2QSGwoXS0lMTF9NRVRIT0RfVU5TUEVDSUZJRUQQABIdChlLSUxMX01FVEhPRF9QUk9DRVNTX0dST1VQEAESGwoXS0lMTF9NRVRIT0RfREVTQ0VOREFOVFMQAhIWChJLSUxMX01FVEhPRF9DR1JPVVAQAzLxCgoOUHJvY2Vzc1NlcnZpY2USUwoMU3RhcnRQcm9jZXNzEiAuZXhlY3dpcmUudjEuU3RhcnRQcm9jZXNzUmVxdWVzdBohLmV4ZWN3aXJlLnYxLlN0YXJ0UHJvY2Vzc1Jlc3BvbnNlElEKClJ1blByb2Nlc3MSHi5leGVjd2lyZS52MS5SdW5Qcm9jZXNzUmVxdWVzdBofLmV4ZWN3aXJlLnYxLlJ1blByb2Nlc3NSZXNwb25zZSgBMAESTwoKT3duUHJvY2VzcxIeLmV4ZWN3aXJlLnYxLk93blByb2Nlc3NSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuT3duUHJvY2Vzc1Jlc3BvbnNlMAESYgoRQWNrbm93bGVkZ2VPdXRwdXQSJS5leGVjd2lyZS52MS5BY2tub3dsZWRnZU91dHB1dFJlcXVlc3QaJi5leGVjd2lyZS52MS5BY2tub3dsZWRnZU91dHB1dFJlc3BvbnNlElYKDURldGFjaFByb2Nlc3MSIS5leGVjd2lyZS52MS5EZXRhY2hQcm9jZXNzUmVxdWVzdBoiLmV4ZWN3aXJlLnYxLkRldGFjaFByb2Nlc3NSZXNwb25zZRJVCgxXYXRjaFByb2Nlc3MSIC5leGVjd2lyZS52MS5XYXRjaFByb2Nlc3NSZXF1ZXN0GiEuZXhlY3dpcmUudjEuV2F0Y2hQcm9jZXNzUmVzcG9uc2UwARJNCgpSZWFkT3V0cHV0Eh4uZXhlY3dpcmUudjEuUmVhZE91dHB1dFJlcXVlc3QaHy5leGVjd2lyZS52MS5SZWFkT3V0cHV0UmVzcG9uc2USWQoOU25hcHNob3RPdXRwdXQSIi5leGVjd2lyZS52MS5TbmFwc2hvdE91dHB1dFJlcXVlc3QaIy5leGVjd2lyZS52MS5TbmFwc2hvdE91dHB1dFJlc3BvbnNlEk0KCldyaXRlU3RkaW4SHi5leGVjd2lyZS52MS5Xcml0ZVN0ZGluUmVxdWVzdBofLmV4ZWN3aXJlLnYxLldyaXRlU3RkaW5SZXNwb25zZRJNCgpDbG9zZVN0ZGluEh4uZXhlY3dpcmUudjEuQ2xvc2VTdGRpblJlcXVlc3QaHy5leGVjd2lyZS52MS5DbG9zZVN0ZGluUmVzcG9uc2USWQoOUmVzaXplVGVybWluYWwSIi5leGVjd2lyZS52MS5SZXNpemVUZXJtaW5hbFJlcXVlc3QaIy5leGVjd2lyZS52MS5SZXNpemVUZXJtaW5hbFJlc3BvbnNlElYKDVNpZ25hbFByb2Nlc3MSIS5leGVjd2lyZS52MS5TaWduYWxQcm9jZXNzUmVxdWVzdBoiLmV4ZWN3aXJlLnYxLlNpZ25hbFByb2Nlc3NSZXNwb25zZRJfChBUZXJtaW5hdGVQcm9jZXNzEiQuZXhlY3dpcmUudjEuVGVybWluYXRlUHJvY2Vzc1JlcXVlc3QaJS5leGVjd2lyZS52MS5UZXJtaW5hdGVQcm9jZXNzUmVzcG9uc2USUAoLV2FpdFByb2Nlc3MSHy5leGVjd2lyZS52MS5XYWl0UHJvY2Vzc1JlcXVlc3QaIC5leGVjd2lyZS52MS5XYWl0UHJvY2Vzc1Jlc3BvbnNlEk0KCkdldFByb2Nlc3MSHi5leGVjd2lyZS52MS5HZXRQcm9jZXNzUmVxdWVzdBofLmV4ZWN3aXJlLnYxLkdldFByb2Nlc3NSZXNwb25zZRJWCg1MaXN0UHJvY2Vzc2VzEiEuZXhlY3dpcmUudjEuTGlzdFByb2Nlc3Nlc1JlcXVlc3QaIi5leGVjd2lyZS52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2VCrwEKD2NvbS5leGVjd2lyZS52MUITUHJvY2Vzc1NlcnZpY2VQcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_execwire_v1_process, file_execwire_v1_process_command, file_execwire_v1_process_event, file_execwire_v1_process_run, file_google_protobuf_duration]);
+  fileDesc("CiFleGVjd2lyZS92MS9wcm9jZXNzX3NlcnZpY2UucHJvdG8SC2V4ZWN3aXJlLnYxIj0KFFN0YXJ0UHJvY2Vzc1Jlc3BvbnNlEiUKB3Byb2Nlc3MYASABKAsyFC5leGVjd2lyZS52MS5Qcm9jZXNzInAKEU93blByb2Nlc3NSZXF1ZXN0EiYKBXN0YXJ0GAEgASgLMhUuZXhlY3dpcmUudjEuUnVuU3RhcnRIABIoCgZyZXN1bWUYAiABKAsyFi5leGVjd2lyZS52MS5SdW5SZXN1bWVIAEIJCgdtZXNzYWdlInUKEk93blByb2Nlc3NSZXNwb25zZRIqCgdzdGFydGVkGAEgASgLMhcuZXhlY3dpcmUudjEuUnVuU3RhcnRlZEgAEigKBmV2ZW50cxgCIAEoCzIWLmV4ZWN3aXJlLnYxLlJ1bkV2ZW50c0gAQgkKB21lc3NhZ2UiYQoYQWNrbm93bGVkZ2VPdXRwdXRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCRIQCghvd25lcl9pZBgDIAEoCRILCgNzZXEYBCABKAQiGwoZQWNrbm93bGVkZ2VPdXRwdXRSZXNwb25zZSJQChREZXRhY2hQcm9jZXNzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSEAoIb3duZXJfaWQYAyABKAkiFwoVRGV0YWNoUHJvY2Vzc1Jlc3BvbnNlImAKE1dhdGNoUHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEhEKCWFmdGVyX3NlcRgDIAEoBEoECAQQBVIIbG9zc2xlc3MiQQoUV2F0Y2hQcm9jZXNzUmVzcG9uc2USKQoGZXZlbnRzGAEgAygLMhkuZXhlY3dpcmUudjEuUHJvY2Vzc0V2ZW50Ip0BChFSZWFkT3V0cHV0UmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSEQoJYWZ0ZXJfc2VxGAMgASgEEhYKCW1heF9ieXRlcxgEIAEoDUgAiAEBEicKBHdhaXQYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CDAoKX21heF9ieXRlcyKgAQoSUmVhZE91dHB1dFJlc3BvbnNlEikKBmV2ZW50cxgBIAMoCzIZLmV4ZWN3aXJlLnYxLlByb2Nlc3NFdmVudBIWCg5uZXh0X2FmdGVyX3NlcRgCIAEoBBIQCghsYXN0X3NlcRgDIAEoBBIlCgRleGl0GAQgASgLMhcuZXhlY3dpcmUudjEuRXhpdFJlY29yZBIOCgZjbG9zZWQYBSABKAgiPwoVU25hcHNob3RPdXRwdXRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCSJ/ChZTbmFwc2hvdE91dHB1dFJlc3BvbnNlEiwKB3N0cmVhbXMYASADKAsyGy5leGVjd2lyZS52MS5TdHJlYW1TbmFwc2hvdBIQCghsYXN0X3NlcRgCIAEoBBIlCgdwcm9jZXNzGAMgASgLMhQuZXhlY3dpcmUudjEuUHJvY2VzcyKDAQoOU3RyZWFtU25hcHNob3QSKQoGc3RyZWFtGAEgASgOMhkuZXhlY3dpcmUudjEuT3V0cHV0U3RyZWFtEgwKBGhlYWQYAiABKAwSDAoEdGFpbBgDIAEoDBIVCg1vbWl0dGVkX2J5dGVzGAQgASgEEhMKC3RvdGFsX2J5dGVzGAUgASgEIlsKEEdldFNjcmVlblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEg4KBnN0eWxlcxgDIAEoCBIPCgdyZXBhaW50GAQgASgIIkkKEUdldFNjcmVlblJlc3BvbnNlEiMKBnNjcmVlbhgBIAEoCzITLmV4ZWN3aXJlLnYxLlNjcmVlbhIPCgdyZXBhaW50GAIgASgMIrMBCgZTY3JlZW4SCwoDc2VxGAEgASgEEicKBHNpemUYAiABKAsyGS5leGVjd2lyZS52MS5UZXJtaW5hbFNpemUSJgoFbGluZXMYAyADKAsyFy5leGVjd2lyZS52MS5TY3JlZW5MaW5lEikKBmN1cnNvchgEIAEoCzIZLmV4ZWN3aXJlLnYxLlNjcmVlbkN1cnNvchINCgV0aXRsZRgFIAEoCRIRCglhbHRlcm5hdGUYBiABKAgiTQoKU2NyZWVuTGluZRILCgNyb3cYASABKA0SDAoEdGV4dBgCIAEoCRIkCgRydW5zGAMgAygLMhYuZXhlY3dpcmUudjEuU2NyZWVuUnVuIiYKCVNjcmVlblJ1bhIMCgR0ZXh0GAEgASgJEgsKA3NnchgCIAEoCSI8CgxTY3JlZW5DdXJzb3ISCwoDcm93GAEgASgNEg4KBmNvbHVtbhgCIAEoDRIPCgd2aXNpYmxlGAMgASgIIkwKEldhdGNoU2NyZWVuUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSDgoGc3R5bGVzGAMgASgIIjoKE1dhdGNoU2NyZWVuUmVzcG9uc2USIwoGc2NyZWVuGAEgASgLMhMuZXhlY3dpcmUudjEuU2NyZWVuIpIBChFXcml0ZVN0ZGluUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSDAoEZGF0YRgDIAEoDBIQCgh3cml0ZV9pZBgEIAEoCRIQCghvd25lcl9pZBgFIAEoCRIOCgZvZmZzZXQYBiABKAQSEwoLZW5kX29mX2ZpbGUYByABKAgiLQoSV3JpdGVTdGRpblJlc3BvbnNlEhcKD2FjY2VwdGVkX29mZnNldBgBIAEoBCI7ChFDbG9zZVN0ZGluUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkiFAoSQ2xvc2VTdGRpblJlc3BvbnNlImgKFVJlc2l6ZVRlcm1pbmFsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSJwoEc2l6ZRgDIAEoCzIZLmV4ZWN3aXJlLnYxLlRlcm1pbmFsU2l6ZSIYChZSZXNpemVUZXJtaW5hbFJlc3BvbnNlIo4BChRTaWduYWxQcm9jZXNzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSIwoGc2lnbmFsGAMgASgOMhMuZXhlY3dpcmUudjEuU2lnbmFsEikKBnRhcmdldBgEIAEoDjIZLmV4ZWN3aXJlLnYxLlNpZ25hbFRhcmdldCIXChVTaWduYWxQcm9jZXNzUmVzcG9uc2UicAoXVGVybWluYXRlUHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEi0KC3Rlcm1pbmF0aW9uGAMgASgLMhguZXhlY3dpcmUudjEuVGVybWluYXRpb24ilwEKGFRlcm1pbmF0ZVByb2Nlc3NSZXNwb25zZRITCgt3YXNfcnVubmluZxgBIAEoCBIlCgRleGl0GAIgASgLMhcuZXhlY3dpcmUudjEuRXhpdFJlY29yZBInCgZtZXRob2QYAyABKA4yFy5leGVjd2lyZS52MS5LaWxsTWV0aG9kEhYKDnZlcmlmaWVkX2VtcHR5GAQgASgIIvwCChJXYWl0UHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEigKBGV4aXQYAyABKAsyGC5leGVjd2lyZS52MS5XYWl0Rm9yRXhpdEgAEiwKBmNsb3NlZBgEIAEoCzIaLmV4ZWN3aXJlLnYxLldhaXRGb3JDbG9zZWRIABIuCgdwYXR0ZXJuGAUgASgLMhsuZXhlY3dpcmUudjEuV2FpdEZvclBhdHRlcm5IABIoCgRwb3J0GAYgASgLMhguZXhlY3dpcmUudjEuV2FpdEZvclBvcnRIABIoCgRpZGxlGAcgASgLMhguZXhlY3dpcmUudjEuV2FpdEZvcklkbGVIABIsCgZzY3JlZW4YCSABKAsyGi5leGVjd2lyZS52MS5XYWl0Rm9yU2NyZWVuSAASJwoEd2FpdBgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkILCgljb25kaXRpb24iDQoLV2FpdEZvckV4aXQiDwoNV2FpdEZvckNsb3NlZCJqCg5XYWl0Rm9yUGF0dGVybhIaChJyZWd1bGFyX2V4cHJlc3Npb24YASABKAkSKQoGc3RyZWFtGAIgASgOMhkuZXhlY3dpcmUudjEuT3V0cHV0U3RyZWFtEhEKCWFmdGVyX3NlcRgDIAEoBCIbCgtXYWl0Rm9yUG9ydBIMCgRwb3J0GAEgASgNIjkKC1dhaXRGb3JJZGxlEioKB3NpbGVuY2UYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iVAoNV2FpdEZvclNjcmVlbhIaChJyZWd1bGFyX2V4cHJlc3Npb24YASABKAkSJwoEaWRsZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKeAQoTV2FpdFByb2Nlc3NSZXNwb25zZRIRCglzYXRpc2ZpZWQYASABKAgSJQoHcHJvY2VzcxgCIAEoCzIULmV4ZWN3aXJlLnYxLlByb2Nlc3MSKAoFbWF0Y2gYAyABKAsyGS5leGVjd2lyZS52MS5QYXR0ZXJuTWF0Y2gSIwoGc2NyZWVuGAQgASgLMhMuZXhlY3dpcmUudjEuU2NyZWVuImQKDFBhdHRlcm5NYXRjaBIpCgZzdHJlYW0YASABKA4yGS5leGVjd2lyZS52MS5PdXRwdXRTdHJlYW0SDgoGb2Zmc2V0GAIgASgEEgwKBGRhdGEYAyABKAwSCwoDc2VxGAQgASgEIjsKEUdldFByb2Nlc3NSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCSJQChJHZXRQcm9jZXNzUmVzcG9uc2USJQoHcHJvY2VzcxgBIAEoCzIULmV4ZWN3aXJlLnYxLlByb2Nlc3MSEwoLaW5zdGFuY2VfaWQYAiABKAkiUQoUTGlzdFByb2Nlc3Nlc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJZChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USJwoJcHJvY2Vzc2VzGAEgAygLMhQuZXhlY3dpcmUudjEuUHJvY2VzcxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkqfQoKS2lsbE1ldGhvZBIbChdLSUxMX01FVEhPRF9VTlNQRUNJRklFRBAAEh0KGUtJTExfTUVUSE9EX1BST0NFU1NfR1JPVVAQARIbChdLSUxMX01FVEhPRF9ERVNDRU5EQU5UUxACEhYKEktJTExfTUVUSE9EX0NHUk9VUBADMpEMCg5Qcm9jZXNzU2VydmljZRJTCgxTdGFydFByb2Nlc3MSIC5leGVjd2lyZS52MS5TdGFydFByb2Nlc3NSZXF1ZXN0GiEuZXhlY3dpcmUudjEuU3RhcnRQcm9jZXNzUmVzcG9uc2USUQoKUnVuUHJvY2VzcxIeLmV4ZWN3aXJlLnYxLlJ1blByb2Nlc3NSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuUnVuUHJvY2Vzc1Jlc3BvbnNlKAEwARJPCgpPd25Qcm9jZXNzEh4uZXhlY3dpcmUudjEuT3duUHJvY2Vzc1JlcXVlc3QaHy5leGVjd2lyZS52MS5Pd25Qcm9jZXNzUmVzcG9uc2UwARJiChFBY2tub3dsZWRnZU91dHB1dBIlLmV4ZWN3aXJlLnYxLkFja25vd2xlZGdlT3V0cHV0UmVxdWVzdBomLmV4ZWN3aXJlLnYxLkFja25vd2xlZGdlT3V0cHV0UmVzcG9uc2USVgoNRGV0YWNoUHJvY2VzcxIhLmV4ZWN3aXJlLnYxLkRldGFjaFByb2Nlc3NSZXF1ZXN0GiIuZXhlY3dpcmUudjEuRGV0YWNoUHJvY2Vzc1Jlc3BvbnNlElUKDFdhdGNoUHJvY2VzcxIgLmV4ZWN3aXJlLnYxLldhdGNoUHJvY2Vzc1JlcXVlc3QaIS5leGVjd2lyZS52MS5XYXRjaFByb2Nlc3NSZXNwb25zZTABEk0KClJlYWRPdXRwdXQSHi5leGVjd2lyZS52MS5SZWFkT3V0cHV0UmVxdWVzdBofLmV4ZWN3aXJlLnYxLlJlYWRPdXRwdXRSZXNwb25zZRJZCg5TbmFwc2hvdE91dHB1dBIiLmV4ZWN3aXJlLnYxLlNuYXBzaG90T3V0cHV0UmVxdWVzdBojLmV4ZWN3aXJlLnYxLlNuYXBzaG90T3V0cHV0UmVzcG9uc2USSgoJR2V0U2NyZWVuEh0uZXhlY3dpcmUudjEuR2V0U2NyZWVuUmVxdWVzdBoeLmV4ZWN3aXJlLnYxLkdldFNjcmVlblJlc3BvbnNlElIKC1dhdGNoU2NyZWVuEh8uZXhlY3dpcmUudjEuV2F0Y2hTY3JlZW5SZXF1ZXN0GiAuZXhlY3dpcmUudjEuV2F0Y2hTY3JlZW5SZXNwb25zZTABEk0KCldyaXRlU3RkaW4SHi5leGVjd2lyZS52MS5Xcml0ZVN0ZGluUmVxdWVzdBofLmV4ZWN3aXJlLnYxLldyaXRlU3RkaW5SZXNwb25zZRJNCgpDbG9zZVN0ZGluEh4uZXhlY3dpcmUudjEuQ2xvc2VTdGRpblJlcXVlc3QaHy5leGVjd2lyZS52MS5DbG9zZVN0ZGluUmVzcG9uc2USWQoOUmVzaXplVGVybWluYWwSIi5leGVjd2lyZS52MS5SZXNpemVUZXJtaW5hbFJlcXVlc3QaIy5leGVjd2lyZS52MS5SZXNpemVUZXJtaW5hbFJlc3BvbnNlElYKDVNpZ25hbFByb2Nlc3MSIS5leGVjd2lyZS52MS5TaWduYWxQcm9jZXNzUmVxdWVzdBoiLmV4ZWN3aXJlLnYxLlNpZ25hbFByb2Nlc3NSZXNwb25zZRJfChBUZXJtaW5hdGVQcm9jZXNzEiQuZXhlY3dpcmUudjEuVGVybWluYXRlUHJvY2Vzc1JlcXVlc3QaJS5leGVjd2lyZS52MS5UZXJtaW5hdGVQcm9jZXNzUmVzcG9uc2USUAoLV2FpdFByb2Nlc3MSHy5leGVjd2lyZS52MS5XYWl0UHJvY2Vzc1JlcXVlc3QaIC5leGVjd2lyZS52MS5XYWl0UHJvY2Vzc1Jlc3BvbnNlEk0KCkdldFByb2Nlc3MSHi5leGVjd2lyZS52MS5HZXRQcm9jZXNzUmVxdWVzdBofLmV4ZWN3aXJlLnYxLkdldFByb2Nlc3NSZXNwb25zZRJWCg1MaXN0UHJvY2Vzc2VzEiEuZXhlY3dpcmUudjEuTGlzdFByb2Nlc3Nlc1JlcXVlc3QaIi5leGVjd2lyZS52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2VCrwEKD2NvbS5leGVjd2lyZS52MUITUHJvY2Vzc1NlcnZpY2VQcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_execwire_v1_process, file_execwire_v1_process_command, file_execwire_v1_process_event, file_execwire_v1_process_run, file_google_protobuf_duration]);
 
 /**
  * StartProcessResponse is sent when the program was executed.
@@ -499,6 +499,291 @@ export const StreamSnapshotSchema: GenMessage<StreamSnapshot> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_service, 13);
 
 /**
+ * GetScreenRequest selects the process.
+ *
+ * @generated from message execwire.v1.GetScreenRequest
+ */
+export type GetScreenRequest = Message<"execwire.v1.GetScreenRequest"> & {
+  /**
+   * The session; empty is the default session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The process. Required.
+   *
+   * @generated from field: string process_id = 2;
+   */
+  processId: string;
+
+  /**
+   * Whether to return the styles of the lines.
+   *
+   * @generated from field: bool styles = 3;
+   */
+  styles: boolean;
+
+  /**
+   * Whether to return repaint.
+   *
+   * @generated from field: bool repaint = 4;
+   */
+  repaint: boolean;
+};
+
+/**
+ * Describes the message execwire.v1.GetScreenRequest.
+ * Use `create(GetScreenRequestSchema)` to create a new message.
+ */
+export const GetScreenRequestSchema: GenMessage<GetScreenRequest> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 14);
+
+/**
+ * GetScreenResponse has what the terminal shows.
+ *
+ * @generated from message execwire.v1.GetScreenResponse
+ */
+export type GetScreenResponse = Message<"execwire.v1.GetScreenResponse"> & {
+  /**
+   * What it shows.
+   *
+   * @generated from field: execwire.v1.Screen screen = 1;
+   */
+  screen?: Screen | undefined;
+
+  /**
+   * Escape sequences that make a terminal like xterm, of the size of the screen, show the
+   * same: both screens, the cursor, the scrolling region, the modes and the title.
+   * Followed by the output after screen.seq it continues to show the same.
+   *
+   * @generated from field: bytes repaint = 2;
+   */
+  repaint: Uint8Array;
+};
+
+/**
+ * Describes the message execwire.v1.GetScreenResponse.
+ * Use `create(GetScreenResponseSchema)` to create a new message.
+ */
+export const GetScreenResponseSchema: GenMessage<GetScreenResponse> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 15);
+
+/**
+ * Screen is what a terminal shows.
+ *
+ * @generated from message execwire.v1.Screen
+ */
+export type Screen = Message<"execwire.v1.Screen"> & {
+  /**
+   * The seq of the last event whose output is shown. All output up to it is.
+   *
+   * @generated from field: uint64 seq = 1;
+   */
+  seq: bigint;
+
+  /**
+   * The size.
+   *
+   * @generated from field: execwire.v1.TerminalSize size = 2;
+   */
+  size?: TerminalSize | undefined;
+
+  /**
+   * The lines: all of them, from the top, or those that changed.
+   *
+   * @generated from field: repeated execwire.v1.ScreenLine lines = 3;
+   */
+  lines: ScreenLine[];
+
+  /**
+   * The cursor.
+   *
+   * @generated from field: execwire.v1.ScreenCursor cursor = 4;
+   */
+  cursor?: ScreenCursor | undefined;
+
+  /**
+   * The title of the window, as the process has set it.
+   *
+   * @generated from field: string title = 5;
+   */
+  title: string;
+
+  /**
+   * Whether the alternate screen is shown, as by full-screen programs.
+   *
+   * @generated from field: bool alternate = 6;
+   */
+  alternate: boolean;
+};
+
+/**
+ * Describes the message execwire.v1.Screen.
+ * Use `create(ScreenSchema)` to create a new message.
+ */
+export const ScreenSchema: GenMessage<Screen> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 16);
+
+/**
+ * ScreenLine is a line of a screen.
+ *
+ * @generated from message execwire.v1.ScreenLine
+ */
+export type ScreenLine = Message<"execwire.v1.ScreenLine"> & {
+  /**
+   * Which one, from 0 at the top.
+   *
+   * @generated from field: uint32 row = 1;
+   */
+  row: number;
+
+  /**
+   * The text, without blanks at its end.
+   *
+   * @generated from field: string text = 2;
+   */
+  text: string;
+
+  /**
+   * The parts of the line by their style, with styled blanks at its end, if styles were
+   * asked for.
+   *
+   * @generated from field: repeated execwire.v1.ScreenRun runs = 3;
+   */
+  runs: ScreenRun[];
+};
+
+/**
+ * Describes the message execwire.v1.ScreenLine.
+ * Use `create(ScreenLineSchema)` to create a new message.
+ */
+export const ScreenLineSchema: GenMessage<ScreenLine> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 17);
+
+/**
+ * ScreenRun is a text of the same style.
+ *
+ * @generated from message execwire.v1.ScreenRun
+ */
+export type ScreenRun = Message<"execwire.v1.ScreenRun"> & {
+  /**
+   * The text.
+   *
+   * @generated from field: string text = 1;
+   */
+  text: string;
+
+  /**
+   * Escape sequence (SGR) that selects the style on a terminal in any other one. Empty:
+   * the default style.
+   *
+   * @generated from field: string sgr = 2;
+   */
+  sgr: string;
+};
+
+/**
+ * Describes the message execwire.v1.ScreenRun.
+ * Use `create(ScreenRunSchema)` to create a new message.
+ */
+export const ScreenRunSchema: GenMessage<ScreenRun> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 18);
+
+/**
+ * ScreenCursor is the cursor of a screen.
+ *
+ * @generated from message execwire.v1.ScreenCursor
+ */
+export type ScreenCursor = Message<"execwire.v1.ScreenCursor"> & {
+  /**
+   * Its row, from 0.
+   *
+   * @generated from field: uint32 row = 1;
+   */
+  row: number;
+
+  /**
+   * Its column, from 0.
+   *
+   * @generated from field: uint32 column = 2;
+   */
+  column: number;
+
+  /**
+   * Whether it is shown.
+   *
+   * @generated from field: bool visible = 3;
+   */
+  visible: boolean;
+};
+
+/**
+ * Describes the message execwire.v1.ScreenCursor.
+ * Use `create(ScreenCursorSchema)` to create a new message.
+ */
+export const ScreenCursorSchema: GenMessage<ScreenCursor> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 19);
+
+/**
+ * WatchScreenRequest selects the process.
+ *
+ * @generated from message execwire.v1.WatchScreenRequest
+ */
+export type WatchScreenRequest = Message<"execwire.v1.WatchScreenRequest"> & {
+  /**
+   * The session; empty is the default session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The process. Required.
+   *
+   * @generated from field: string process_id = 2;
+   */
+  processId: string;
+
+  /**
+   * Whether to send the styles of the lines.
+   *
+   * @generated from field: bool styles = 3;
+   */
+  styles: boolean;
+};
+
+/**
+ * Describes the message execwire.v1.WatchScreenRequest.
+ * Use `create(WatchScreenRequestSchema)` to create a new message.
+ */
+export const WatchScreenRequestSchema: GenMessage<WatchScreenRequest> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 20);
+
+/**
+ * WatchScreenResponse is a change of the screen.
+ *
+ * @generated from message execwire.v1.WatchScreenResponse
+ */
+export type WatchScreenResponse = Message<"execwire.v1.WatchScreenResponse"> & {
+  /**
+   * The screen, with the lines that are not as in the message before. In the first
+   * message and after a change of the size it has all.
+   *
+   * @generated from field: execwire.v1.Screen screen = 1;
+   */
+  screen?: Screen | undefined;
+};
+
+/**
+ * Describes the message execwire.v1.WatchScreenResponse.
+ * Use `create(WatchScreenResponseSchema)` to create a new message.
+ */
+export const WatchScreenResponseSchema: GenMessage<WatchScreenResponse> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 21);
+
+/**
  * WriteStdinRequest carries input.
  *
  * @generated from message execwire.v1.WriteStdinRequest
@@ -567,7 +852,7 @@ export type WriteStdinRequest = Message<"execwire.v1.WriteStdinRequest"> & {
  * Use `create(WriteStdinRequestSchema)` to create a new message.
  */
 export const WriteStdinRequestSchema: GenMessage<WriteStdinRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 14);
+  messageDesc(file_execwire_v1_process_service, 22);
 
 /**
  * WriteStdinResponse is sent when the input was queued.
@@ -589,7 +874,7 @@ export type WriteStdinResponse = Message<"execwire.v1.WriteStdinResponse"> & {
  * Use `create(WriteStdinResponseSchema)` to create a new message.
  */
 export const WriteStdinResponseSchema: GenMessage<WriteStdinResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 15);
+  messageDesc(file_execwire_v1_process_service, 23);
 
 /**
  * CloseStdinRequest selects the process.
@@ -617,7 +902,7 @@ export type CloseStdinRequest = Message<"execwire.v1.CloseStdinRequest"> & {
  * Use `create(CloseStdinRequestSchema)` to create a new message.
  */
 export const CloseStdinRequestSchema: GenMessage<CloseStdinRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 16);
+  messageDesc(file_execwire_v1_process_service, 24);
 
 /**
  * CloseStdinResponse is sent when the close was queued.
@@ -632,7 +917,7 @@ export type CloseStdinResponse = Message<"execwire.v1.CloseStdinResponse"> & {
  * Use `create(CloseStdinResponseSchema)` to create a new message.
  */
 export const CloseStdinResponseSchema: GenMessage<CloseStdinResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 17);
+  messageDesc(file_execwire_v1_process_service, 25);
 
 /**
  * ResizeTerminalRequest gives a terminal a new size.
@@ -667,7 +952,7 @@ export type ResizeTerminalRequest = Message<"execwire.v1.ResizeTerminalRequest">
  * Use `create(ResizeTerminalRequestSchema)` to create a new message.
  */
 export const ResizeTerminalRequestSchema: GenMessage<ResizeTerminalRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 18);
+  messageDesc(file_execwire_v1_process_service, 26);
 
 /**
  * ResizeTerminalResponse is sent when the size was set.
@@ -682,7 +967,7 @@ export type ResizeTerminalResponse = Message<"execwire.v1.ResizeTerminalResponse
  * Use `create(ResizeTerminalResponseSchema)` to create a new message.
  */
 export const ResizeTerminalResponseSchema: GenMessage<ResizeTerminalResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 19);
+  messageDesc(file_execwire_v1_process_service, 27);
 
 /**
  * SignalProcessRequest sends a signal.
@@ -724,7 +1009,7 @@ export type SignalProcessRequest = Message<"execwire.v1.SignalProcessRequest"> &
  * Use `create(SignalProcessRequestSchema)` to create a new message.
  */
 export const SignalProcessRequestSchema: GenMessage<SignalProcessRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 20);
+  messageDesc(file_execwire_v1_process_service, 28);
 
 /**
  * SignalProcessResponse is sent when the signal was sent.
@@ -739,7 +1024,7 @@ export type SignalProcessResponse = Message<"execwire.v1.SignalProcessResponse">
  * Use `create(SignalProcessResponseSchema)` to create a new message.
  */
 export const SignalProcessResponseSchema: GenMessage<SignalProcessResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 21);
+  messageDesc(file_execwire_v1_process_service, 29);
 
 /**
  * TerminateProcessRequest ends a process.
@@ -774,7 +1059,7 @@ export type TerminateProcessRequest = Message<"execwire.v1.TerminateProcessReque
  * Use `create(TerminateProcessRequestSchema)` to create a new message.
  */
 export const TerminateProcessRequestSchema: GenMessage<TerminateProcessRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 22);
+  messageDesc(file_execwire_v1_process_service, 30);
 
 /**
  * TerminateProcessResponse has the result.
@@ -817,7 +1102,7 @@ export type TerminateProcessResponse = Message<"execwire.v1.TerminateProcessResp
  * Use `create(TerminateProcessResponseSchema)` to create a new message.
  */
 export const TerminateProcessResponseSchema: GenMessage<TerminateProcessResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 23);
+  messageDesc(file_execwire_v1_process_service, 31);
 
 /**
  * WaitProcessRequest selects the process and the condition.
@@ -884,6 +1169,14 @@ export type WaitProcessRequest = Message<"execwire.v1.WaitProcessRequest"> & {
      */
     value: WaitForIdle;
     case: "idle";
+  } | {
+    /**
+     * The terminal shows something.
+     *
+     * @generated from field: execwire.v1.WaitForScreen screen = 9;
+     */
+    value: WaitForScreen;
+    case: "screen";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -900,7 +1193,7 @@ export type WaitProcessRequest = Message<"execwire.v1.WaitProcessRequest"> & {
  * Use `create(WaitProcessRequestSchema)` to create a new message.
  */
 export const WaitProcessRequestSchema: GenMessage<WaitProcessRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 24);
+  messageDesc(file_execwire_v1_process_service, 32);
 
 /**
  * WaitForExit waits until the exit is known.
@@ -915,7 +1208,7 @@ export type WaitForExit = Message<"execwire.v1.WaitForExit"> & {
  * Use `create(WaitForExitSchema)` to create a new message.
  */
 export const WaitForExitSchema: GenMessage<WaitForExit> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 25);
+  messageDesc(file_execwire_v1_process_service, 33);
 
 /**
  * WaitForClosed waits until the log has ended.
@@ -930,7 +1223,7 @@ export type WaitForClosed = Message<"execwire.v1.WaitForClosed"> & {
  * Use `create(WaitForClosedSchema)` to create a new message.
  */
 export const WaitForClosedSchema: GenMessage<WaitForClosed> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 26);
+  messageDesc(file_execwire_v1_process_service, 34);
 
 /**
  * WaitForPattern waits until output matches a regular expression. It searches all
@@ -969,7 +1262,7 @@ export type WaitForPattern = Message<"execwire.v1.WaitForPattern"> & {
  * Use `create(WaitForPatternSchema)` to create a new message.
  */
 export const WaitForPatternSchema: GenMessage<WaitForPattern> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 27);
+  messageDesc(file_execwire_v1_process_service, 35);
 
 /**
  * WaitForPort waits until a TCP port is listened on by the process or a descendant of
@@ -991,7 +1284,7 @@ export type WaitForPort = Message<"execwire.v1.WaitForPort"> & {
  * Use `create(WaitForPortSchema)` to create a new message.
  */
 export const WaitForPortSchema: GenMessage<WaitForPort> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 28);
+  messageDesc(file_execwire_v1_process_service, 36);
 
 /**
  * WaitForIdle waits until the process has written nothing for a while, counted from its
@@ -1013,7 +1306,41 @@ export type WaitForIdle = Message<"execwire.v1.WaitForIdle"> & {
  * Use `create(WaitForIdleSchema)` to create a new message.
  */
 export const WaitForIdleSchema: GenMessage<WaitForIdle> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 29);
+  messageDesc(file_execwire_v1_process_service, 37);
+
+/**
+ * WaitForScreen waits until the terminal of the process shows a text, and until its
+ * lines and its cursor have not changed for a while, which is checked up to 20 times a
+ * second. If the process closes before the text is shown, the wait is over. Errors are
+ * those of GetScreen.
+ *
+ * @generated from message execwire.v1.WaitForScreen
+ */
+export type WaitForScreen = Message<"execwire.v1.WaitForScreen"> & {
+  /**
+   * The expression, in RE2 syntax, at most 1 KiB, matched against the lines of the
+   * screen, each with a line feed at its end and without blanks before it. Empty: any
+   * text.
+   *
+   * @generated from field: string regular_expression = 1;
+   */
+  regularExpression: string;
+
+  /**
+   * How long the screen has to be the same, counted from its last change, or from the
+   * last output before the call. Absent or 0: no time. One of the two fields is required.
+   *
+   * @generated from field: google.protobuf.Duration idle = 2;
+   */
+  idle?: Duration | undefined;
+};
+
+/**
+ * Describes the message execwire.v1.WaitForScreen.
+ * Use `create(WaitForScreenSchema)` to create a new message.
+ */
+export const WaitForScreenSchema: GenMessage<WaitForScreen> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 38);
 
 /**
  * WaitProcessResponse has the result of the wait.
@@ -1041,6 +1368,14 @@ export type WaitProcessResponse = Message<"execwire.v1.WaitProcessResponse"> & {
    * @generated from field: execwire.v1.PatternMatch match = 3;
    */
   match?: PatternMatch | undefined;
+
+  /**
+   * What the terminal shows when the wait ends, without styles, if the condition was a
+   * screen.
+   *
+   * @generated from field: execwire.v1.Screen screen = 4;
+   */
+  screen?: Screen | undefined;
 };
 
 /**
@@ -1048,7 +1383,7 @@ export type WaitProcessResponse = Message<"execwire.v1.WaitProcessResponse"> & {
  * Use `create(WaitProcessResponseSchema)` to create a new message.
  */
 export const WaitProcessResponseSchema: GenMessage<WaitProcessResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 30);
+  messageDesc(file_execwire_v1_process_service, 39);
 
 /**
  * PatternMatch is a match of a pattern.
@@ -1090,7 +1425,7 @@ export type PatternMatch = Message<"execwire.v1.PatternMatch"> & {
  * Use `create(PatternMatchSchema)` to create a new message.
  */
 export const PatternMatchSchema: GenMessage<PatternMatch> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 31);
+  messageDesc(file_execwire_v1_process_service, 40);
 
 /**
  * GetProcessRequest selects the process.
@@ -1118,7 +1453,7 @@ export type GetProcessRequest = Message<"execwire.v1.GetProcessRequest"> & {
  * Use `create(GetProcessRequestSchema)` to create a new message.
  */
 export const GetProcessRequestSchema: GenMessage<GetProcessRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 32);
+  messageDesc(file_execwire_v1_process_service, 41);
 
 /**
  * GetProcessResponse describes the process.
@@ -1147,7 +1482,7 @@ export type GetProcessResponse = Message<"execwire.v1.GetProcessResponse"> & {
  * Use `create(GetProcessResponseSchema)` to create a new message.
  */
 export const GetProcessResponseSchema: GenMessage<GetProcessResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 33);
+  messageDesc(file_execwire_v1_process_service, 42);
 
 /**
  * ListProcessesRequest selects the session.
@@ -1182,7 +1517,7 @@ export type ListProcessesRequest = Message<"execwire.v1.ListProcessesRequest"> &
  * Use `create(ListProcessesRequestSchema)` to create a new message.
  */
 export const ListProcessesRequestSchema: GenMessage<ListProcessesRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 34);
+  messageDesc(file_execwire_v1_process_service, 43);
 
 /**
  * ListProcessesResponse is one page of processes.
@@ -1210,7 +1545,7 @@ export type ListProcessesResponse = Message<"execwire.v1.ListProcessesResponse">
  * Use `create(ListProcessesResponseSchema)` to create a new message.
  */
 export const ListProcessesResponseSchema: GenMessage<ListProcessesResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 35);
+  messageDesc(file_execwire_v1_process_service, 44);
 
 /**
  * KillMethod is a method of killing a process and its descendants.
@@ -1377,6 +1712,32 @@ export const ProcessService: GenService<{
     methodKind: "unary";
     input: typeof SnapshotOutputRequestSchema;
     output: typeof SnapshotOutputResponseSchema;
+  },
+  /**
+   * GetScreen returns what the terminal of a process shows, also after its exit. It never
+   * blocks and consumes nothing. It fails with NOT_A_TERMINAL, and with
+   * SCREEN_UNAVAILABLE.
+   *
+   * @generated from rpc execwire.v1.ProcessService.GetScreen
+   */
+  getScreen: {
+    methodKind: "unary";
+    input: typeof GetScreenRequestSchema;
+    output: typeof GetScreenResponseSchema;
+  },
+  /**
+   * WatchScreen sends what the terminal of a process shows, and then its changes, at most
+   * 20 times a second: what was shown in between is not sent. It counts as a reader of
+   * the process and never blocks it. The stream ends with OK after the screen of the
+   * closed process. Errors are those of GetScreen; a resize to a size without a screen
+   * ends the stream with SCREEN_UNAVAILABLE.
+   *
+   * @generated from rpc execwire.v1.ProcessService.WatchScreen
+   */
+  watchScreen: {
+    methodKind: "server_streaming";
+    input: typeof WatchScreenRequestSchema;
+    output: typeof WatchScreenResponseSchema;
   },
   /**
    * WriteStdin queues bytes for a process's stdin: all of them or none, except that a

@@ -841,6 +841,7 @@ type Process struct {
 	Killed        bool                   `protobuf:"varint,20,opt,name=killed,proto3" json:"killed,omitempty"`
 	KillingRest   bool                   `protobuf:"varint,21,opt,name=killing_rest,json=killingRest,proto3" json:"killing_rest,omitempty"`
 	Released      bool                   `protobuf:"varint,22,opt,name=released,proto3" json:"released,omitempty"`
+	Screen        *Span                  `protobuf:"bytes,23,opt,name=screen,proto3" json:"screen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1027,6 +1028,13 @@ func (x *Process) GetReleased() bool {
 		return x.Released
 	}
 	return false
+}
+
+func (x *Process) GetScreen() *Span {
+	if x != nil {
+		return x.Screen
+	}
+	return nil
 }
 
 // Spec is process.Spec.
@@ -2413,7 +2421,7 @@ const file_execwire_handover_v1_registry_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
 	"\x04lock\x18\x03 \x01(\rR\x04lock\x12\x12\n" +
 	"\x04free\x18\x04 \x03(\tR\x04free\x12\x12\n" +
-	"\x04next\x18\x05 \x01(\x03R\x04next\"\xdd\x06\n" +
+	"\x04next\x18\x05 \x01(\x03R\x04next\"\x91\a\n" +
 	"\aProcess\x12.\n" +
 	"\x04root\x18\x01 \x01(\v2\x1a.execwire.handover.v1.RootR\x04root\x12.\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1a.execwire.handover.v1.SpecR\x04spec\x12+\n" +
@@ -2439,7 +2447,8 @@ const file_execwire_handover_v1_registry_proto_rawDesc = "" +
 	"\x04kill\x18\x13 \x01(\v2\x1a.execwire.handover.v1.KillR\x04kill\x12\x16\n" +
 	"\x06killed\x18\x14 \x01(\bR\x06killed\x12!\n" +
 	"\fkilling_rest\x18\x15 \x01(\bR\vkillingRest\x12\x1a\n" +
-	"\breleased\x18\x16 \x01(\bR\breleased\"\x84\x05\n" +
+	"\breleased\x18\x16 \x01(\bR\breleased\x122\n" +
+	"\x06screen\x18\x17 \x01(\v2\x1a.execwire.handover.v1.SpanR\x06screen\"\x84\x05\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\tR\x04argv\x12\x17\n" +
 	"\x04arg0\x18\x02 \x01(\tH\x00R\x04arg0\x88\x01\x01\x12\x1e\n" +
@@ -2630,25 +2639,26 @@ var file_execwire_handover_v1_registry_proto_depIdxs = []int32{
 	12, // 17: execwire.handover.v1.Process.window_size:type_name -> execwire.handover.v1.WindowSize
 	20, // 18: execwire.handover.v1.Process.exit:type_name -> execwire.handover.v1.Exit
 	21, // 19: execwire.handover.v1.Process.kill:type_name -> execwire.handover.v1.Kill
-	12, // 20: execwire.handover.v1.Spec.terminal:type_name -> execwire.handover.v1.WindowSize
-	13, // 21: execwire.handover.v1.Spec.resource_limits:type_name -> execwire.handover.v1.ResourceLimit
-	26, // 22: execwire.handover.v1.Spec.labels:type_name -> execwire.handover.v1.Spec.LabelsEntry
-	14, // 23: execwire.handover.v1.Spec.output:type_name -> execwire.handover.v1.LogLimits
-	11, // 24: execwire.handover.v1.Spec.user:type_name -> execwire.handover.v1.User
-	14, // 25: execwire.handover.v1.Log.limits:type_name -> execwire.handover.v1.LogLimits
-	1,  // 26: execwire.handover.v1.Log.events:type_name -> execwire.handover.v1.Events
-	16, // 27: execwire.handover.v1.Log.streams:type_name -> execwire.handover.v1.LogStream
-	0,  // 28: execwire.handover.v1.LogStream.head:type_name -> execwire.handover.v1.Span
-	0,  // 29: execwire.handover.v1.LogStream.tail:type_name -> execwire.handover.v1.Span
-	0,  // 30: execwire.handover.v1.Stdin.queue:type_name -> execwire.handover.v1.Span
-	23, // 31: execwire.handover.v1.Kill.sent_term:type_name -> execwire.handover.v1.ProcessId
-	24, // 32: execwire.handover.v1.Root.streams:type_name -> execwire.handover.v1.FileId
-	23, // 33: execwire.handover.v1.Root.descendants:type_name -> execwire.handover.v1.ProcessId
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	0,  // 20: execwire.handover.v1.Process.screen:type_name -> execwire.handover.v1.Span
+	12, // 21: execwire.handover.v1.Spec.terminal:type_name -> execwire.handover.v1.WindowSize
+	13, // 22: execwire.handover.v1.Spec.resource_limits:type_name -> execwire.handover.v1.ResourceLimit
+	26, // 23: execwire.handover.v1.Spec.labels:type_name -> execwire.handover.v1.Spec.LabelsEntry
+	14, // 24: execwire.handover.v1.Spec.output:type_name -> execwire.handover.v1.LogLimits
+	11, // 25: execwire.handover.v1.Spec.user:type_name -> execwire.handover.v1.User
+	14, // 26: execwire.handover.v1.Log.limits:type_name -> execwire.handover.v1.LogLimits
+	1,  // 27: execwire.handover.v1.Log.events:type_name -> execwire.handover.v1.Events
+	16, // 28: execwire.handover.v1.Log.streams:type_name -> execwire.handover.v1.LogStream
+	0,  // 29: execwire.handover.v1.LogStream.head:type_name -> execwire.handover.v1.Span
+	0,  // 30: execwire.handover.v1.LogStream.tail:type_name -> execwire.handover.v1.Span
+	0,  // 31: execwire.handover.v1.Stdin.queue:type_name -> execwire.handover.v1.Span
+	23, // 32: execwire.handover.v1.Kill.sent_term:type_name -> execwire.handover.v1.ProcessId
+	24, // 33: execwire.handover.v1.Root.streams:type_name -> execwire.handover.v1.FileId
+	23, // 34: execwire.handover.v1.Root.descendants:type_name -> execwire.handover.v1.ProcessId
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_execwire_handover_v1_registry_proto_init() }
