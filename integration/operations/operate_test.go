@@ -34,7 +34,7 @@ func TestTop_AtATerminal_RefreshesInPlace(t *testing.T) {
 	}
 	start("second")
 	row := func(name string) *regexp.Regexp {
-		return regexp.MustCompile(`(?m)^\d+ +\d+\.\d +\S+B +\S+B +6B +running +\S+ +default +` + name + ` +(sh|sleep)$`)
+		return regexp.MustCompile(`(?m)^\d+ +\d+\.\d +\S+ \S*B +\S+ \S*B +6 B +running +\S+ +default +` + name + ` +(sh|sleep)$`)
 	}
 	pane := harness.NewPane(t, 140, 20)
 	for _, key := range []string{"q", "C-c"} {
