@@ -123,8 +123,11 @@ test-all: $(TOOLS) test-conformance test-browser test-packages test-deploy build
 # make test: Chromium is 300 MB.
 BROWSER_TESTS := integration/browser
 .PHONY: test-browser
-test-browser: bin/execwire bin/execwire-hub ## test the SDK for TypeScript, and dev servers behind a hub, in Chromium
+test-browser: bin/execwire bin/execwire-hub ## test the SDK for TypeScript, the console, and dev servers behind a hub, in Chromium
 	scripts/install-test-deps browser
+	rm -rf .cache/web && mkdir -p .cache/web
+	$(MAKE) console WEB_OUT=.cache/web
+	@for part in .cache/web/*; do cmp "$$part" "gen/web/$${part##*/}" || { echo "run 'make console'" >&2; exit 1; }; done
 	scripts/install-node-packages sdk/typescript $(BROWSER_TESTS)/vite
 	go -C $(BROWSER_TESTS) mod tidy -diff
 	go -C $(BROWSER_TESTS) vet .
@@ -348,6 +351,14 @@ fmt: $(TOOLS) ## format Go and protobuf
 .PHONY: generate
 generate: $(TOOLS) ## make gen/ and the descriptors of reflection from the protos
 	scripts/generate $(BUF)
+
+# After a change of web, and of the SDK for TypeScript or the protos, which are in the bundle.
+.PHONY: console
+console: ## bundle the page of execwire console from web into gen/web
+	scripts/install-node-packages sdk/typescript web
+	node sdk/typescript/scripts/build.mjs
+	sdk/typescript/node_modules/.bin/tsc -p web
+	go -C tools run ./web $(CURDIR) $(WEB_OUT)
 
 .PHONY: dependencies
 dependencies: ## list again what each binary is made of

@@ -143,6 +143,10 @@ func (c *Client) Sessions() execwirev1.SessionServiceClient { return c.sessions 
 // those of Processes.
 func (c *Client) Files() execwirev1.FileSystemServiceClient { return c.files }
 
+// Conn returns the connection for generated clients of further services. Its errors are
+// those of Processes.
+func (c *Client) Conn() grpc.ClientConnInterface { return c.channel }
+
 // Admin returns the generated stub of the admin service, which operates the server. Its
 // errors are those of Processes.
 func (c *Client) Admin() execwirev1.AdminServiceClient {

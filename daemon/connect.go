@@ -12,7 +12,7 @@ import (
 // mounts returns what is served by HTTP, beside websockets and health, by prefix: files,
 // metrics, and the contract by Connect, gRPC-Web and JSON. beginHTTP authenticates these requests.
 func (c *clients) mounts() map[string]http.Handler {
-	mounts := map[string]http.Handler{auth.FileURLPrefix + "/": filehttp.NewHandler(filehttp.Config{Begin: c.beginFile})}
+	mounts := map[string]http.Handler{auth.FileURLPrefix + "/": filehttp.NewHandler(filehttp.Config{Prefix: auth.FileURLPrefix, Begin: c.beginFile})}
 	handler := connectrpc.New(connectrpc.Config{Begin: c.beginRPC, MessageBytes: receiveLimit(c.cfg)})
 	mounts[metricsPath] = c.serveMetrics()
 	for _, prefix := range connectrpc.Prefixes() {

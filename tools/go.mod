@@ -11,7 +11,10 @@ tool (
 	honnef.co/go/tools/cmd/staticcheck
 )
 
-require golang.org/x/tools v0.51.0
+require (
+	github.com/evanw/esbuild v0.28.2
+	golang.org/x/tools v0.51.0
+)
 
 require (
 	buf.build/gen/go/bufbuild/bufplugin/protocolbuffers/go v1.36.12-20260722160903-4d94f3df3a7b.2 // indirect

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/console"
 	"github.com/execwire/execwire/cmd/execwire/internal/operate"
 	"github.com/execwire/execwire/internal/buildinfo"
 	"github.com/execwire/execwire/internal/commands"
@@ -175,6 +176,12 @@ Completions for bash, zsh, fish and PowerShell: execwire completion --help.`,
 		},
 		NoArguments: noArguments, OneArgument: paths(0, 1), In: std.in, Out: std.out,
 	})...)
+	root.AddCommand(console.NewCommand(console.Program{
+		OnServer: func(command *cobra.Command, do func(context.Context, *client.Client, []string) error) {
+			onServer(command, serverUse{persistent: true, untilSignal: true}, do)
+		},
+		NoArguments: noArguments, Usage: usageError, Out: std.out, Err: std.err,
+	}))
 	root.AddCommand(
 		newServeCommand(std), newRunCommand(std),
 		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newScreenCommand(std), newWaitCommand(std), newKillCommand(std),

@@ -113,7 +113,7 @@ func newFixture(t *testing.T, set settings) *fixture {
 	if set.copied {
 		set.access.Calls = copying{channel}
 	}
-	files := filehttp.NewHandler(filehttp.Config{Begin: func(*http.Request, string, string) (filehttp.Access, error) { return set.access, nil }})
+	files := filehttp.NewHandler(filehttp.Config{Prefix: auth.FileURLPrefix, Begin: func(*http.Request, string, string) (filehttp.Access, error) { return set.access, nil }})
 	handler := wsserver.NewHandler(wsserver.HTTPConfig{StallTimeout: set.idle, Origins: []string{"https://allowed"}, Mounts: map[string]http.Handler{
 		auth.FileURLPrefix + "/": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			defer func() { f.served <- r.Method }()

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/internal/auth"
 )
 
 // Access is what a request may do.
@@ -34,6 +33,8 @@ type Access struct {
 
 // Config configures a [Handler].
 type Config struct {
+	// Prefix is the path before that of a file, without a slash at the end.
+	Prefix string
 	// Begin authenticates a request for the file at an absolute path. The method is what a
 	// signed URL is signed for: PUT for a request that uploads, or asks for the state of
 	// an upload, and otherwise GET. The error is one of the server, a status. It is called
@@ -45,12 +46,13 @@ type Config struct {
 // body, and has checked Host and Origin. It may be used concurrently.
 type Handler struct{ config Config }
 
-// NewHandler returns a handler. Begin must be set.
+// NewHandler returns a handler. All of the configuration must be set.
 func NewHandler(config Config) *Handler { return &Handler{config: config} }
 
 // request is a request with what was found out about it.
 type request struct {
 	*http.Request
+	prefix   string // Config.Prefix
 	w        http.ResponseWriter
 	path     string // of the file
 	uploadID string
@@ -61,7 +63,7 @@ type request struct {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setSafetyHeaders(w.Header())
-	q := &request{Request: r, w: w, uploadID: r.URL.Query().Get("upload_id")}
+	q := &request{Request: r, prefix: h.config.Prefix, w: w, uploadID: r.URL.Query().Get("upload_id")}
 	serve, signedFor := q.get, http.MethodGet
 	switch {
 	case r.Method == http.MethodPut:
@@ -119,9 +121,9 @@ func (q *request) fromOtherSite() bool {
 
 // findPath sets the path of the file, which net/http has decoded once.
 func (q *request) findPath() error {
-	path := strings.TrimPrefix(q.URL.Path, auth.FileURLPrefix)
+	path := strings.TrimPrefix(q.URL.Path, q.prefix)
 	if !strings.HasPrefix(path, "/") || path == "/" {
-		return refusal(http.StatusNotFound, "the path of the file is missing: "+auth.FileURLPrefix+"/PATH")
+		return refusal(http.StatusNotFound, "the path of the file is missing: "+q.prefix+"/PATH")
 	}
 	if strings.ContainsRune(path, 0) {
 		return refusal(http.StatusBadRequest, "the path has a NUL in it")

@@ -1,5 +1,6 @@
 import { type CallOptions, type Client, createClient, type Transport } from "@connectrpc/connect";
 import { ClosedError, NotDoneError, UnknownError } from "./errors.js";
+import { AdminService } from "./gen/execwire/v1/admin_pb.js";
 import { EnvironmentService } from "./gen/execwire/v1/environment_pb.js";
 import { FileSystemService } from "./gen/execwire/v1/filesystem_pb.js";
 import { HttpService } from "./gen/execwire/v1/http_pb.js";
@@ -32,6 +33,8 @@ export interface Stubs {
   readonly http: Client<typeof HttpService>;
   /** The ports of processes. */
   readonly ports: Client<typeof PortService>;
+  /** Operates the server; it needs the permission "admin". */
+  readonly admin: Client<typeof AdminService>;
 }
 
 /** Calls to a server that end with their client, and fail with typed errors. */
@@ -53,6 +56,7 @@ export class Rpc {
       sessions: createClient(SessionService, transport),
       http: createClient(HttpService, transport),
       ports: createClient(PortService, transport),
+      admin: createClient(AdminService, transport),
     };
   }
 

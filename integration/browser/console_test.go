@@ -1,0 +1,312 @@
+package browser
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// console is a server and the command that shows it.
+type console struct {
+	t      *testing.T
+	server string
+	link   string
+}
+
+func newConsole(t *testing.T) console {
+	t.Helper()
+	server := start(t, nil, "execwire", "serve", "--until-stdin-closes", "--shutdown-grace-period", "0s", "--listen", "tcp://127.0.0.1:0")
+	return console{t, server, start(t, nil, "execwire", "console", "--server", server, "--no-open")}
+}
+
+// run starts a process without an owner.
+func (c console) run(id string, arguments ...string) {
+	c.t.Helper()
+	execwire(c.t, append([]string{"run", "--server", c.server, "--detach", "--id", id}, arguments...)...)
+}
+
+// screenshot writes a picture of the tab for docs/console.md, if that is asked for.
+func screenshot(t *testing.T, tab context.Context, name string) {
+	t.Helper()
+	dir := os.Getenv("EXECWIRE_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	picture, err := chromedp.Run(tab, chromedp.CaptureScreenshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits until an expression of JavaScript is true in the page.
+func until(t *testing.T, tab context.Context, expression string) {
+	t.Helper()
+	text := call[string](t, tab, fmt.Sprintf(`async () => {
+		for (const begin = performance.now(); !(%s); ) {
+			if (performance.now() - begin > 60_000) {
+				return document.body.innerText.slice(0, 2000) || "nothing";
+			}
+			await new Promise((resolve) => setTimeout(resolve, 20));
+		}
+		return "";
+	}`, expression))
+	if text != "" {
+		screenshot(t, tab, "failed")
+		t.Fatalf("it does not become true that %s; the page shows %s", expression, text)
+	}
+}
+
+// press presses keys as a keyboard does: in a browser a key that the page handles when it goes
+// down makes no character. chromedp.KeyEvent sends both.
+func press(t *testing.T, tab context.Context, keys string) {
+	t.Helper()
+	for _, key := range keys {
+		events := kb.Encode(key)
+		down, up := events[0], events[len(events)-1]
+		down.Text, down.UnmodifiedText = events[len(events)-2].Text, events[len(events)-2].UnmodifiedText
+		for _, event := range []*input.DispatchKeyEventParams{down, up} {
+			err := chromedp.Do(tab, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+				_, err := cdp.Call(ctx, target, input.DispatchKeyEvent, *event)
+				return err
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// show opens a place of the page.
+func show(t *testing.T, tab context.Context, place string) {
+	t.Helper()
+	call[bool](t, tab, `async (place) => { location.hash = place; return true }`, place)
+}
+
+// terminalLine is an expression for a line of the terminal of the page.
+func terminalLine(n int) string {
+	return fmt.Sprintf(`document.querySelector(".xterm-place")?.terminal?.buffer.active.getLine(%d)?.translateToString().trimEnd()`, n)
+}
+
+func TestConsole_ShowsProcessesAndOutput(t *testing.T) {
+	c := newConsole(t)
+	c.run("build", "--", "sh", "-c", `for i in $(seq 1 3000); do printf "\033[32mok\033[0m step %d https://example.org/x?%d\n" $i $i; [ $((i%50)) = 0 ] && echo "warning: <b>careful</b> $i" >&2; done; exec sleep 1000`)
+	c.run("failed", "--", "sh", "-c", "echo no >&2; exit 3")
+	tab := open(t, c.link)
+	until(t, tab, `document.querySelectorAll("#processes tbody tr").length === 2 && document.body.textContent.includes("exit 3")`)
+	screenshot(t, tab, "console-processes")
+	show(t, tab, "#/process/default/build")
+	until(t, tab, `document.querySelector("[data-lines]")?.dataset.lines === "3060" && document.querySelector(".lines").textContent.includes("step 3000")`)
+	screenshot(t, tab, "console-output")
+	got := call[struct {
+		Rows, Bold int
+		Link       string
+	}](t, tab, `async () => ({
+		rows: document.querySelectorAll(".row").length,
+		bold: document.querySelectorAll(".row b").length,
+		link: [...document.querySelectorAll(".row a")].at(-1).rel,
+	})`)
+	if got.Rows > 200 || got.Bold != 0 || got.Link != "noopener noreferrer" {
+		t.Errorf("%+v", got)
+	}
+	// A search finds what is not in the document.
+	call[bool](t, tab, `async () => { document.querySelector(".output input[type=search]").focus(); return true }`)
+	press(t, tab, "careful</b> 1500\r")
+	until(t, tab, `document.querySelector(".row.hit.stderr mark")?.textContent === "careful</b> 1500"`)
+	// The answer to an end is verified.
+	call[bool](t, tab, `async () => { document.querySelector("button.danger").click(); return true }`)
+	until(t, tab, `/no descendant is left/.test(document.querySelector(".answer")?.textContent)`)
+	until(t, tab, `document.querySelector(".state").textContent === "signal 9"`)
+}
+
+// Two browsers show one terminal, and a person types in each of them.
+func TestConsole_TwoBrowsersOnOneTerminal(t *testing.T) {
+	c := newConsole(t)
+	first := open(t, c.link)
+	until(t, first, `document.querySelector("h1")`)
+	second := open(t, call[string](t, first, `async () => (await fetch("/session", { method: "PUT" })).text()`))
+	show(t, first, "#/start")
+	until(t, first, `document.querySelector("input[name=command]")`)
+	call[bool](t, first, `async () => { document.querySelector("input[name=id]").value = "shared"; document.querySelector("input[name=command]").focus(); return true }`)
+	press(t, first, "PS1='$ ' exec sh\r")
+	until(t, first, `location.hash === "#/process/default/shared"`)
+	show(t, second, "#/process/default/shared")
+	for _, tab := range []context.Context{first, second} {
+		until(t, tab, terminalLine(0)+` === "$"`)
+	}
+	press(t, first, "echo $((40+2))\r")
+	for _, tab := range []context.Context{first, second} {
+		until(t, tab, terminalLine(1)+` === "42" && `+terminalLine(2)+` === "$"`)
+	}
+	press(t, second, "echo $((40+3)) # ü\r") // the terminal has UTF-8
+	for _, tab := range []context.Context{first, second} {
+		until(t, tab, terminalLine(3)+` === "43" && `+terminalLine(4)+` === "$"`)
+	}
+	screenshot(t, first, "console-terminal")
+}
+
+// A process that prints markup, escape sequences and a line of 10 MB changes nothing but its output.
+func TestConsole_HostileOutput(t *testing.T) {
+	c := newConsole(t)
+	c.run("hostile", "--", "sh", "-c", `printf '<script>window.hacked = 1</script><img src=x onerror="window.hacked = 2">\n'
+		printf '\033]0;title\007\033]52;c;aGFja2Vk\007\033[31mred\033[999999999999999mno\033[2J\033[?1049h\033]8;;javascript:alert(1)\033\\link\033]8;;\033\\\n'
+		printf '\200\201 \377\n'; head -c 900000 /dev/zero | tr '\0' x; echo; echo end`)
+	tab := open(t, c.link)
+	until(t, tab, `document.querySelector("h1")`)
+	show(t, tab, "#/process/default/hostile")
+	until(t, tab, `document.querySelector(".lines")?.textContent.includes("end")`)
+	got := call[struct {
+		Hacked, Title, Text string
+		Links               []string
+	}](t, tab, `async () => {
+		const lines = document.querySelector(".lines");
+		lines.scrollTop = 0;
+		lines.dispatchEvent(new Event("scroll"));
+		await new Promise((resolve) => setTimeout(resolve, 200));
+		return { hacked: String(window.hacked), title: document.title, text: lines.textContent.slice(0, 200), links: [...document.querySelectorAll(".lines a")].map((a) => a.href) };
+	}`)
+	if got.Hacked != "undefined" || !strings.HasSuffix(got.Title, "– Execwire") || len(got.Links) != 0 ||
+		!strings.HasPrefix(got.Text, `<script>window.hacked = 1</script><img src=x onerror="window.hacked = 2">rednolink`) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The page reads 100 MB as fast as it can, and keeps a bounded part of it.
+func TestConsole_Flood(t *testing.T) {
+	c := newConsole(t)
+	begin := filepath.Join(t.TempDir(), "begin")
+	c.run("flood", "--", "sh", "-c", `until [ -e "$0" ]; do sleep 0.05; done; seq -f '%090.0f' 1100000; echo the end; exec sleep 1000`, begin)
+	tab := open(t, c.link)
+	until(t, tab, `document.querySelector("h1")`)
+	show(t, tab, "#/process/default/flood")
+	until(t, tab, `document.querySelector("[data-lines]")`)
+	call[bool](t, tab, `async () => {
+		window.longest = 0;
+		let last = performance.now();
+		const frame = () => { const now = performance.now(); window.longest = Math.max(window.longest, now - last); last = now; requestAnimationFrame(frame) };
+		requestAnimationFrame(frame);
+		return true;
+	}`)
+	if err := os.WriteFile(begin, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	until(t, tab, `document.querySelector(".lines").textContent.includes("the end")`)
+	got := call[struct{ Longest, Lines, Rows float64 }](t, tab, `async () => ({ longest: window.longest, lines: Number(document.querySelector("[data-lines]").dataset.lines), rows: document.querySelectorAll(".row").length })`)
+	if got.Rows > 200 {
+		t.Errorf("%v rows are in the document", got.Rows)
+	}
+	t.Logf("the longest frame took %.0f ms; %.0f lines were shown of 1100000", got.Longest, got.Lines)
+}
+
+// An upload of 200 MiB goes on after its connections were cut, and a download has the same content.
+func TestConsole_Files(t *testing.T) {
+	server := start(t, nil, "execwire", "serve", "--until-stdin-closes", "--shutdown-grace-period", "0s", "--listen", "tcp://127.0.0.1:0")
+	between := newCutter(t, strings.TrimPrefix(server, "tcp://"))
+	link := start(t, nil, "execwire", "console", "--server", "tcp://"+between.Addr().String(), "--no-open")
+	here, there := t.TempDir(), t.TempDir()
+	content := make([]byte, 200<<20)
+	for i := range content {
+		content[i] = byte(i >> 10 * 31)
+	}
+	big := filepath.Join(here, "big file?#%.bin")
+	if err := os.WriteFile(big, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(there, "notes.txt"), []byte("<b>hello</b>\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tab := open(t, link)
+	until(t, tab, `document.querySelector("h1")`)
+	show(t, tab, "#/files"+there)
+	until(t, tab, `document.querySelector("button.name")?.textContent === "notes.txt"`)
+	call[bool](t, tab, `async () => { document.querySelector("button.name").click(); return true }`)
+	until(t, tab, `document.querySelector(".preview pre")?.textContent === "<b>hello</b>\n"`)
+	screenshot(t, tab, "console-files")
+	if err := chromedp.Do(tab, chromedp.SetUploadFiles("#upload", []string{big}, chromedp.NodeReady)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, tab, `document.querySelector(".transfer progress")?.value > 40e6`)
+	between.cut()
+	until(t, tab, `/, done/.test(document.querySelector(".transfer")?.textContent)`)
+	uploaded, err := os.ReadFile(filepath.Join(there, filepath.Base(big)))
+	if err != nil || !bytes.Equal(uploaded, content) {
+		t.Fatalf("%d bytes were uploaded: %v", len(uploaded), err)
+	}
+	until(t, tab, `[...document.querySelectorAll("button.name")].some((b) => b.textContent === "big file?#%.bin")`)
+	got := call[string](t, tab, `async (path) => {
+		const response = await fetch("/v1/files" + path.split("/").map(encodeURIComponent).join("/"));
+		const digest = await crypto.subtle.digest("SHA-256", await response.arrayBuffer());
+		return [...new Uint8Array(digest)].map((b) => b.toString(16).padStart(2, "0")).join("");
+	}`, filepath.Join(there, filepath.Base(big)))
+	if want := fmt.Sprintf("%x", sha256.Sum256(content)); got != want {
+		t.Errorf("the download has another content: %s", got)
+	}
+}
+
+// cutter passes connections to an address until it cuts them.
+type cutter struct {
+	net.Listener
+	mu    sync.Mutex
+	conns []net.Conn // guarded by mu
+}
+
+func newCutter(t *testing.T, address string) *cutter {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{Listener: listener}
+	t.Cleanup(func() {
+		_ = listener.Close()
+		c.cut()
+	})
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", address)
+			if err != nil {
+				_ = from.Close()
+				continue
+			}
+			c.mu.Lock()
+			c.conns = append(c.conns, from, to)
+			c.mu.Unlock()
+			pass := func(dst, src net.Conn) {
+				_, _ = io.Copy(dst, src)
+				_ = dst.Close()
+			}
+			go pass(from, to)
+			go pass(to, from)
+		}
+	}()
+	return c
+}
+
+// cut ends all connections; later ones pass.
+func (c *cutter) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
+	c.conns = nil
+}
