@@ -124,7 +124,7 @@ var packages = map[string]packageRule{
 	"cmd/execwire/internal/operate":  {purpose: "commands that operate a running server", imports: []string{"client", "cmd/execwire/internal/display", "internal/config", "internal/tty", genExecwire}},
 	"cmd/execwire/internal/owners":   {purpose: "finds the names of users and groups of a server"},
 	"cmd/execwire/internal/terminal": {purpose: "connects the command's terminal and signals to a process",
-		imports: []string{"client", genExecwire, "internal/tty"}},
+		imports: []string{"client", genExecwire, "internal/screen", "internal/tty"}},
 	"cmd/execwire/internal/portforward": {purpose: "forwards local ports to ports of a server",
 		imports: []string{"client", genExecwire, "internal/backoff", "internal/tcpconn"}},
 	"cmd/execwire-hub": {purpose: "the hub's own binary, so that NATS stays out of the daemon",

@@ -81,6 +81,13 @@ func (c *Client) ReadOutput(ctx context.Context, process ProcessRef, options Rea
 	return repeatCall(ctx, c.life, c.processes.ReadOutput, request)
 }
 
+// Resize sets the size of the terminal of a process; rows and columns are 1 to 65535.
+func (c *Client) Resize(ctx context.Context, process ProcessRef, rows, columns uint32) error {
+	_, err := repeatCall(ctx, c.life, c.processes.ResizeTerminal, &execwirev1.ResizeTerminalRequest{
+		SessionId: process.SessionID, ProcessId: process.ProcessID, Size: &execwirev1.TerminalSize{Rows: rows, Columns: columns}})
+	return err
+}
+
 // ScreenOptions select what [Client.GetScreen] returns.
 type ScreenOptions struct {
 	// Styles has the styles of lines returned.

@@ -19,6 +19,7 @@ import (
 type attachFlags struct {
 	session  string
 	stdin    bool
+	readOnly bool
 	keys     []byte // to detach
 	since    uint64
 	hasSince bool
@@ -30,14 +31,18 @@ func newAttachCommand(std streams) *cobra.Command {
 	var flags attachFlags
 	var keys string
 	command := &cobra.Command{
-		Use:   "attach [-i] [--detach-keys KEYS] ID",
+		Use:   "attach [-i|--read-only] [--detach-keys KEYS] ID",
 		Short: "Attach to a process: own its output and, with -i, its input",
 		Long: `attach becomes the owner of an existing process and continues like run: output,
 signals, the size of the terminal, lost connections and exit codes work as there.
-The previous owner gets an error. To observe without owning, use logs -f.
+The previous owner gets an error. To observe without owning, use logs -f, or
+--read-only: it shows the screen of a process with a terminal on this one, which may
+have another size, until the process has closed or q or Ctrl-C is typed. The size is
+that of the owner: what does not fit here is cut, at the right and at the bottom.
 
-attach prints the retained output first. If the process has a terminal, it prints new
-output only, and the program is asked to redraw. --since-seq selects another start.
+attach prints the retained output first. If the process has a terminal, that gets the
+size of this one, attach paints its screen, and new output follows. --since-seq selects
+another start, without painting.
 
 With -i stdin is passed to the process; end of file closes the stdin of the process.
 The keys of --detach-keys, typed in sequence, detach: the process continues without
@@ -49,20 +54,26 @@ not resumed, the server terminates the process after the grace period.
 Exit codes of attach itself are those of run.`,
 		Example: `  execwire attach build
   execwire attach -i shell
-  execwire attach -i --detach-keys ctrl-a,d shell`,
-		Args: cobra.MatchAll(ids("process", 1), valid(func(*cobra.Command, []string) (err error) {
-			flags.keys, err = parseKeys(keys)
-			return err
-		})),
+  execwire attach -i --detach-keys ctrl-a,d shell
+  execwire attach --read-only shell`,
+		Args: cobra.MatchAll(ids("process", 1), exclusive("read-only", "interactive"), exclusive("read-only", "detach-keys"),
+			exclusive("read-only", "since-seq"), exclusive("read-only", "grace"), valid(func(*cobra.Command, []string) (err error) {
+				flags.keys, err = parseKeys(keys)
+				return err
+			})),
 	}
 	f := command.Flags()
 	f.BoolVarP(&flags.stdin, "interactive", "i", false, "pass stdin to the process")
+	f.BoolVarP(&flags.readOnly, "read-only", "r", false, "show the screen of its terminal without owning it")
 	f.StringVar(&keys, "detach-keys", defaultDetachKeys, detachKeysHelp)
 	f.Uint64Var(&flags.since, "since-seq", 0, "start after the event with this `number`")
 	addDuration(f, &flags.grace, "grace", 0,
 		"the grace period: how long the server keeps the process when the connection is lost; 0 terminates it at once (default the server's, 30s)")
 	addSessionFlag(command, &flags.session)
 	onServer(command, serverUse{persistent: true, completes: complete.Process}, func(ctx context.Context, c *client.Client, arguments []string) error {
+		if flags.readOnly {
+			return view(ctx, c, client.ProcessRef{SessionID: flags.session, ProcessID: arguments[0]}, std)
+		}
 		flags.hasSince, flags.hasGrace = f.Changed("since-seq"), f.Changed("grace")
 		return attach(ctx, c, flags, arguments[0], std)
 	})
@@ -81,8 +92,18 @@ func attach(ctx context.Context, c *client.Client, flags attachFlags, id string,
 		return err
 	}
 	hasTerminal := described.GetHasTerminal() && described.GetState() == execwirev1.ProcessState_PROCESS_STATE_RUNNING
+	var repaint []byte
+	redraw := false
 	if hasTerminal && !flags.hasSince {
 		process.AfterSeq = described.GetLastSeq()
+		if size := terminal.Size(std.out); size != nil {
+			answer, err := resizedScreen(ctx, c, process, size)
+			if err != nil {
+				redraw = true // a server without screens, or too large
+			} else {
+				repaint, process.AfterSeq = answer.GetRepaint(), answer.GetScreen().GetSeq()
+			}
+		}
 	}
 	options := client.RunOptions{Stdout: std.out, Stderr: std.err, OnGap: func(gap *execwirev1.OutputGap) {
 		fmt.Fprintf(std.err, "execwire: %s bytes of output are missing here: they were evicted\n", droppedWords(gap))
@@ -94,7 +115,7 @@ func attach(ctx context.Context, c *client.Client, flags attachFlags, id string,
 		options.Grace = &flags.grace
 	}
 	how := terminal.Options{In: std.in, Out: std.out, Err: std.err, Terminal: hasTerminal, Stdin: flags.stdin,
-		Redraw: hasTerminal && !flags.hasSince, Hangup: make(chan struct{})}
+		Redraw: redraw, Repaint: repaint, Hangup: make(chan struct{})}
 	options.Detach = how.Hangup
 	exit, killed, err := terminal.Run(ctx, options, how, func(ctx context.Context, options client.RunOptions) (client.Exit, error) {
 		return c.Resume(ctx, process, options)
@@ -103,6 +124,32 @@ func attach(ctx context.Context, c *client.Client, flags attachFlags, id string,
 		return explainAttach(err, id, std)
 	}
 	return explainExit(exit, killed)
+}
+
+// view shows the screen of a process until it has closed, or the user leaves.
+func view(ctx context.Context, c *client.Client, process client.ProcessRef, std streams) error {
+	if !term.IsTerminal(int(std.out.Fd())) {
+		return &exitError{code: codeFailed, err: errors.New("--read-only: stdout is not a terminal"), hint: "use execwire screen --watch, or logs -f"}
+	}
+	return terminal.View(ctx, std.in, std.out, func(ctx context.Context, show func(*execwirev1.Screen) error) error {
+		for shown, err := range c.WatchScreen(ctx, process, client.ScreenOptions{Styles: true}) {
+			if err == nil {
+				err = show(shown)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// resizedScreen gives the terminal of a process a size, and returns what it then shows.
+func resizedScreen(ctx context.Context, c *client.Client, process client.ProcessRef, size *execwirev1.TerminalSize) (*execwirev1.GetScreenResponse, error) {
+	if err := c.Resize(ctx, process, size.GetRows(), size.GetColumns()); err != nil {
+		return nil, err
+	}
+	return c.GetScreen(ctx, process, client.ScreenOptions{Repaint: true})
 }
 
 // explainAttach explains why a process was not followed to its end. A detach is no
@@ -217,24 +264,9 @@ func describeScreen(shown *execwirev1.Screen) *screenObject {
 		Title: shown.GetTitle(), Alternate: shown.GetAlternate(),
 	}
 	for _, line := range shown.GetLines() {
-		object.Lines = append(object.Lines, styledLine(line))
+		object.Lines = append(object.Lines, terminal.Styled(line))
 	}
 	return object
-}
-
-// styledLine returns a line with the escape sequences of its styles, if they are known.
-func styledLine(line *execwirev1.ScreenLine) string {
-	if len(line.GetRuns()) == 0 {
-		return line.GetText()
-	}
-	var text strings.Builder
-	for _, run := range line.GetRuns() {
-		text.WriteString(run.GetSgr() + run.GetText())
-		if run.GetSgr() != "" {
-			text.WriteString("\x1b[m")
-		}
-	}
-	return text.String()
 }
 
 func printScreen(shown *execwirev1.Screen, flags screenFlags, std streams) error {
@@ -246,7 +278,7 @@ func printScreen(shown *execwirev1.Screen, flags screenFlags, std streams) error
 		text.WriteString("\x1b[H\x1b[2J")
 	}
 	for _, line := range shown.GetLines() {
-		text.WriteString(styledLine(line))
+		text.WriteString(terminal.Styled(line))
 		text.WriteByte('\n')
 	}
 	_, err := std.out.WriteString(text.String())

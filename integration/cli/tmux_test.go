@@ -234,3 +234,48 @@ func TestAttach_FullScreenProgram_IsRedrawn(t *testing.T) {
 	p.Key("q")
 	p.Await("the local prompt", func(screen string) bool { return strings.HasSuffix(strings.TrimSpace(screen), "local[0]$") })
 }
+
+// Two clients of a full-screen program see the same, the one that owns it and one that does not; so does
+// one that attaches after the terminal of the owner is gone. It is what the screen of the server has.
+func TestAttach_FullScreenProgram_IsTheSameForAll(t *testing.T) {
+	server := harness.Serve(t)
+	file := filepath.Join(harness.ShortDir(t), "file")
+	if err := os.WriteFile(file, []byte(strings.Repeat("a 漢字 line\n", 50)+"the end\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	on := func(name string, args ...string) string {
+		return strings.Join(append([]string{harness.Execwire}, server.Remotely(harness.UnixTransport, name, args...)...), " ")
+	}
+	detach(server, t, harness.UnixTransport, "editor", []string{"vi", "-u", "NONE", "-n", file}, "-t", "-i", "-e", "TERM=screen", "-e", "LC_ALL=C.UTF-8")
+	owner, other := harness.NewPane(t, 80, 20), harness.NewPane(t, 90, 24)
+	expectSame := func(p *harness.Pane, what string, shows func(screen string) bool) {
+		t.Helper()
+		p.Await(what, shows)
+		var want string
+		harness.Eventually(t, "both show the same as the server", func() bool {
+			want = strings.TrimSpace(harness.Run(t, nil, server.Remotely(harness.UnixTransport, "screen", "editor")...).Stdout)
+			return want == strings.TrimSpace(p.Tmux("capture-pane", "-p")) && want == strings.TrimSpace(other.Tmux("capture-pane", "-p"))
+		})
+		if !shows(want + "\n") {
+			t.Errorf("the server shows %q", want)
+		}
+	}
+	atTop := func(screen string) bool {
+		return strings.HasPrefix(screen, "a 漢字 line\n") && !strings.Contains(screen, "the end")
+	}
+	atEnd := func(screen string) bool { return strings.Contains(screen, "\nthe end\n") }
+	owner.Enter(on("attach", "-i", "editor"))
+	other.Enter(on("attach", "--read-only", "editor"))
+	expectSame(owner, "the top", atTop)
+	owner.Key("G")
+	expectSame(owner, "the end", atEnd)
+
+	owner.Tmux("respawn-pane", "-k")
+	again := harness.NewPane(t, 80, 20)
+	again.Enter(on("attach", "-i", "editor"))
+	expectSame(again, "the end", atEnd)
+	leave(again, "editor")
+	again.Await("no editor", func(screen string) bool { return !strings.Contains(screen, "the end") })
+	other.Key("q")
+	other.AwaitLine("local[0]$")
+}

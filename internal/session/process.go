@@ -68,7 +68,7 @@ func (p *Process) watchClosed() {
 // heldBytes is what a closed process is charged.
 func (p *Process) heldBytes() int64 {
 	spec := p.Spec()
-	return int64(p.Log().Stats().HeldBytes) + recordBytes(&spec) + p.stdin.remembered.Load()
+	return int64(p.Log().Stats().HeldBytes+p.ScreenBytes()) + recordBytes(&spec) + p.stdin.remembered.Load()
 }
 
 // markClosed starts the retention of a process whose log is closed, once.

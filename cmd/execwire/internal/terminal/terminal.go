@@ -9,6 +9,7 @@ import (
 
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/screen"
 	"github.com/execwire/execwire/internal/tty"
 )
 
@@ -19,6 +20,8 @@ type Options struct {
 	Terminal bool // the process has a terminal
 	Stdin    bool // forward input
 	Redraw   bool // the process existed before and must redraw
+	// Repaint is written to Out when the process is owned, before its output: what its terminal shows.
+	Repaint []byte
 	// Hangup, if set, is closed when this program's terminal is gone; otherwise the
 	// process is signalled.
 	Hangup chan struct{}
@@ -50,8 +53,11 @@ func Run(
 	s := newSignalForwarder(how, keys, cancel)
 	options.Resize, options.Signals, options.Terminate = s.resize, s.signals, s.terminate
 	onStarted := options.OnStarted
+	started := false
 	options.OnStarted = func(process *execwirev1.Process) {
 		keys.Raw()
+		started = true
+		_, _ = how.Out.Write(how.Repaint)
 		if onStarted != nil {
 			onStarted(process)
 		}
@@ -74,6 +80,10 @@ func Run(
 	}
 	s.begin()
 	exit, err = run(ctx, options)
+	if started && how.Terminal && (err != nil || exit.Signal != 0) && tty.Is(how.Out) {
+		// The program has not put it back.
+		_, _ = how.Out.Write(screen.Reset())
+	}
 	return exit, s.end(), err
 }
 
