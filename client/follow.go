@@ -181,6 +181,6 @@ func (c *Client) Wait(ctx context.Context, request *execwirev1.WaitProcessReques
 		}
 		// Check once more: the output may match since before the close. Silence needs
 		// none.
-		closed = response.GetProcess().GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED && request.GetIdle() == nil && request.GetScreen() == nil
+		closed = response.GetProcess().GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED && request.GetIdle() == nil
 	}
 }

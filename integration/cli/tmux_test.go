@@ -278,4 +278,9 @@ func TestAttach_FullScreenProgram_IsTheSameForAll(t *testing.T) {
 	again.Await("no editor", func(screen string) bool { return !strings.Contains(screen, "the end") })
 	other.Key("q")
 	other.AwaitLine("local[0]$")
+	harness.Run(t, nil, server.Remotely(harness.UnixTransport, "kill", "-9", "editor")...)
+	got := harness.Run(t, nil, server.Remotely(harness.UnixTransport, "wait", "--screen", "never", "editor")...)
+	if got.Code != 1 || !strings.Contains(got.Stderr, "editor closed first") {
+		t.Errorf("waiting for what a killed process never shows: %+v", got)
+	}
 }

@@ -442,6 +442,19 @@ class Client:
             log.record = answer.exit
         return log.take(answer.events)
 
+    def screen(
+        self, id: str, *, session_id: str = "", styles: bool = False
+    ) -> process_service_pb2.Screen:
+        """Returns what the terminal of a process shows, also after its exit.
+
+        With ``styles`` its lines have their styles.
+        """
+        request = process_service_pb2.GetScreenRequest(
+            session_id=session_id, process_id=id, styles=styles
+        )
+        answer = self._transport.repeat(lambda: self._transport.processes.GetScreen(request))
+        return answer.screen
+
     def wait_for(self, id: str, condition: Wait, *, session_id: str = "") -> bytes:
         """Waits until a condition holds; see Wait. Raises TimeoutError if it does not in
         time, and ProcessEndedError if it no longer can.

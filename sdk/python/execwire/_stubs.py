@@ -75,6 +75,9 @@ class Processes:
     ReadOutput: Unary[
         process_service_pb2.ReadOutputRequest, process_service_pb2.ReadOutputResponse
     ]
+    GetScreen: Unary[
+        process_service_pb2.GetScreenRequest, process_service_pb2.GetScreenResponse
+    ]
     ResizeTerminal: Unary[
         process_service_pb2.ResizeTerminalRequest, process_service_pb2.ResizeTerminalResponse
     ]

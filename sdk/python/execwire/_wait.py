@@ -16,7 +16,7 @@ from .v1 import process_pb2, process_service_pb2
 
 @dataclass(frozen=True)
 class Wait:
-    """A condition: one of pattern, port and idle."""
+    """A condition: one of pattern, port and idle, or screen and screen_idle."""
 
     #: Output that matches, in RE2 syntax; "$" is the end of the output so far, as after a
     #: prompt.
@@ -29,6 +29,10 @@ class Wait:
     idle: Optional[float] = None
     #: How long to wait, in seconds; None waits until the condition can no longer hold.
     timeout: Optional[float] = None
+    #: Lines of the screen of its terminal that match, in RE2 syntax; see Client.screen.
+    screen: Optional[str] = None
+    #: For how many seconds the screen has not changed; alone or with screen.
+    screen_idle: Optional[float] = None
 
 
 class Waiting:
@@ -40,9 +44,10 @@ class Waiting:
         request = process_service_pb2.WaitProcessRequest(
             session_id=session_id, process_id=process_id
         )
+        on_screen = condition.screen is not None or condition.screen_idle is not None
         given = [c for c in (condition.pattern, condition.port, condition.idle) if c is not None]
-        if len(given) != 1:
-            raise errors.UsageError("give one of pattern, port and idle")
+        if len(given) + on_screen != 1:
+            raise errors.UsageError("give one of pattern, port, idle and screen")
         if condition.pattern is not None:
             request.pattern.regular_expression = condition.pattern
             request.pattern.after_seq = condition.after_seq
@@ -50,6 +55,9 @@ class Waiting:
             request.port.port = check_port(condition.port)
         elif condition.idle is not None:
             request.idle.silence.CopyFrom(duration(condition.idle))
+        else:
+            request.screen.regular_expression = condition.screen or ""
+            request.screen.idle.CopyFrom(duration(condition.screen_idle or 0.0))
         self._transport, self._request, self._condition = transport, request, condition
         self._call: "Optional[grpc.Future[process_service_pb2.WaitProcessResponse]]" = None
         self._cancelled = False

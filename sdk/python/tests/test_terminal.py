@@ -65,6 +65,25 @@ INSIDE = (
 )
 
 
+class ScreenTest(TestCase):
+    def test_screen(self) -> None:
+        with execwire.connect(server.url) as client:
+            with client.start(
+                ["sh", "-c", "printf '\\033[1mbold\\033[m\\r\\nplain'; read line"],
+                id="screen", terminal=(4, 20),
+            ) as process:
+                client.wait_for("screen", execwire.Wait(screen="plain", screen_idle=0.01))
+                shown = client.screen("screen", styles=True)
+                self.assertEqual([line.text for line in shown.lines], ["bold", "plain", "", ""])
+                self.assertEqual(shown.lines[0].runs[0].sgr, "\033[0;1m")
+                self.assertEqual((shown.cursor.row, shown.cursor.column), (1, 5))
+                process.terminate()
+            with self.assertRaises(execwire.ProcessEndedError):
+                client.wait_for("screen", execwire.Wait(screen="never"))
+        with self.assertRaises(execwire.UsageError):
+            execwire.connect(server.url).wait_for("screen", execwire.Wait("x", screen="x"))
+
+
 class Terminal(TestCase):
     def test_input_output_and_size_are_forwarded(self) -> None:
         self.talk()

@@ -12,7 +12,7 @@ import type { GetEnvironmentResponse } from "./gen/execwire/v1/environment_pb.js
 import { TerminationSchema } from "./gen/execwire/v1/process_command_pb.js";
 import type { Process as Description } from "./gen/execwire/v1/process_pb.js";
 import { RunStartSchema } from "./gen/execwire/v1/process_run_pb.js";
-import type { StartProcessResponse } from "./gen/execwire/v1/process_service_pb.js";
+import type { Screen, StartProcessResponse } from "./gen/execwire/v1/process_service_pb.js";
 import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
 import type { Forward, ForwardOptions } from "./forward.js";
 import type { InteractiveOptions } from "./interactive.js";
@@ -244,7 +244,15 @@ export class Client implements AsyncDisposable {
     }
   }
 
-  /** Waits until a process exits, writes output that matches, listens on a port or is idle. */
+  /** What the terminal of a process shows, also after its exit; with `styles` its lines have their styles. */
+  async screen(id: string, options: InSession & { readonly styles?: boolean } = {}): Promise<Screen> {
+    const { rpc } = this.shared;
+    const request = { ...named(id, options), styles: options.styles ?? false };
+    const response = await rpc.repeat((call) => rpc.stubs.processes.getScreen(request, call), options.signal);
+    return response.screen as Screen;
+  }
+
+  /** Waits until a process exits, writes or shows what matches, listens on a port or is idle. */
   waitFor(id: string, condition: Condition, options: InSession & { readonly waitMs?: number } = {}): Promise<Waited> {
     return waitFor(this.shared.rpc, named(id, options), condition, options);
   }

@@ -33,6 +33,12 @@ export type Condition =
   | {
       /** It has written nothing for this long, in milliseconds. */
       readonly idleMs: number;
+    }
+  | {
+      /** The lines of its terminal's screen match this regular expression, in RE2 syntax; empty is any text. */
+      readonly screen: string;
+      /** And the screen has not changed for this long, in milliseconds. */
+      readonly screenIdleMs?: number;
     };
 
 /** What a pattern matched. */
@@ -109,6 +115,9 @@ function conditionMessage(condition: Condition): NonNullable<MessageInitShape<ty
   }
   if ("idleMs" in condition) {
     return { case: "idle", value: { silence: durationOf("idleMs", condition.idleMs) } };
+  }
+  if ("screen" in condition) {
+    return { case: "screen", value: { regularExpression: condition.screen, idle: durationOf("screenIdleMs", condition.screenIdleMs ?? 0) } };
   }
   return "closed" in condition ? { case: "closed", value: {} } : { case: "exit", value: {} };
 }

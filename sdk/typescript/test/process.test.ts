@@ -151,6 +151,20 @@ test("a process in a terminal has its size, and is resized", async (t) => {
   assert.equal(shown, "10 40\r\nready\r\n20 50\r\n");
 });
 
+test("a screen has what a terminal shows", async (t) => {
+  const c = await client(t);
+  await using p = await c.start(["sh", "-c", "printf '\\033[1mbold\\033[m\\r\\nplain'; read line"], { terminal: { rows: 4, columns: 20 } });
+  const waited = await c.waitFor(p.id, { screen: "plain", screenIdleMs: 10 });
+  assert.equal(waited.satisfied, true);
+  const shown = await c.screen(p.id, { styles: true });
+  assert.deepEqual(
+    shown.lines.map((line) => line.text),
+    ["bold", "plain", "", ""],
+  );
+  assert.equal(shown.lines[0]?.runs[0]?.sgr, "\x1b[0;1m");
+  await p.terminate();
+});
+
 test("the input of a terminal ends by its end-of-file character", async (t) => {
   const c = await client(t);
   await using p = await c.start(["cat"], { terminal: true });

@@ -42,7 +42,7 @@ from ..errors import Completed
 from ..files import WalkEntry
 from ..files import Files as SyncFiles
 from ..sandbox import SandboxLike
-from ..v1 import process_pb2
+from ..v1 import process_pb2, process_service_pb2
 from .._upload import Uploaded
 from .._watch import Watch, WatchEvent
 from .._process import Process as SyncProcess
@@ -467,6 +467,14 @@ class Client:
         """Iterates over the events of a process, without owning or blocking it."""
         return iterate(
             lambda: self._sync.follow(id, session_id=session_id, after_seq=after_seq)
+        )
+
+    async def screen(
+        self, id: str, *, session_id: str = "", styles: bool = False
+    ) -> process_service_pb2.Screen:
+        """Returns what the terminal of a process shows; see execwire.Client.screen."""
+        return await in_thread(
+            lambda: self._sync.screen(id, session_id=session_id, styles=styles)
         )
 
     async def wait_for(self, id: str, condition: Wait, *, session_id: str = "") -> bytes:
