@@ -248,7 +248,11 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	admin.Register(channel, d, sessions)
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
-	if d.clients, err = d.newClients(); err != nil {
+	err = srv.Uploads().Restore(opts.Upgrades.uploads())
+	if err == nil {
+		d.clients, err = d.newClients()
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil

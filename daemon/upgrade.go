@@ -19,6 +19,7 @@ import (
 	handoverv1 "github.com/execwire/execwire/gen/go/execwire/handover/v1"
 	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/internal/handover"
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/process"
@@ -395,6 +396,12 @@ func (d *Daemon) replace(limit context.Context, next *upgrade, open *listeners, 
 	if err := open.handOver(state, &keep); err != nil {
 		return err
 	}
+	uploads, resume, err := d.server.Uploads().Hold()
+	if err != nil {
+		return err
+	}
+	defer resume()
+	handOverUploads(uploads, state, &keep)
 	program := next.program
 	for name, file := range d.opts.Upgrades.Keep {
 		fd, err := keep.Add(file)
@@ -460,6 +467,35 @@ func (l *listeners) handOver(state *handoverv1.State, keep *handover.Descriptors
 		state.Listeners = append(state.Listeners, &handoverv1.Listener{Url: socket.Asked.String(), Fd: fd, Device: socket.Device, Inode: socket.Inode})
 	}
 	return nil
+}
+
+// handOverUploads adds uploads to a state.
+func handOverUploads(uploads []fsops.HeldUpload, state *handoverv1.State, keep *handover.Descriptors) {
+	for _, u := range uploads {
+		m := &handoverv1.Upload{
+			Owner: u.Owner, Id: u.ID, Path: u.Path, Received: u.Received, ExpireTime: timestamppb.New(u.Expires),
+			Name: u.Name, TemporaryName: u.TemporaryName, Digest: u.Digest, Sha256: u.SHA256, Created: u.Created,
+		}
+		if len(u.SHA256) == 0 {
+			m.Directory, m.File = keep.AddNumber(u.Directory), keep.AddNumber(u.File)
+		}
+		state.Uploads = append(state.Uploads, m)
+	}
+}
+
+// uploads returns the uploads of the program before.
+func (u *Upgrades) uploads() (held []fsops.HeldUpload) {
+	if !u.Upgraded() {
+		return nil
+	}
+	for _, m := range u.state.GetUploads() {
+		held = append(held, fsops.HeldUpload{
+			Owner: m.GetOwner(), ID: m.GetId(), Path: m.GetPath(), Received: m.GetReceived(), Expires: m.GetExpireTime().AsTime(),
+			Directory: int(m.GetDirectory()), File: int(m.GetFile()), Name: m.GetName(), TemporaryName: m.GetTemporaryName(),
+			Digest: m.GetDigest(), SHA256: m.GetSha256(), Created: m.GetCreated(),
+		})
+	}
+	return held
 }
 
 // logUpgraded logs and records that this program has replaced another one and serves.

@@ -244,6 +244,9 @@ func drainingError() error {
 		retry(retryWhileDraining).status()
 }
 
+// Uploads returns the store of interrupted uploads, for an upgrade.
+func (s *Server) Uploads() *fsops.Uploads { return s.uploads }
+
 // Close waits for goroutines of handlers, and drops unfinished uploads. Call it after
 // the gRPC server and every in-process channel have stopped.
 func (s *Server) Close() {

@@ -70,6 +70,12 @@ func (d *Descriptors) Add(file syscall.Conn) (fd uint32, err error) {
 	return fd, nil
 }
 
+// AddNumber adds a descriptor by its number, as Add does.
+func (d *Descriptors) AddNumber(fd int) uint32 {
+	d.list = append(d.list, fd)
+	return uint32(fd)
+}
+
 // setCloseOnExec sets or clears the flag of all.
 func (d *Descriptors) setCloseOnExec(closing bool) error {
 	flag := 0

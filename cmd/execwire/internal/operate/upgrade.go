@@ -34,7 +34,7 @@ func (p Program) newUpgrade() *cobra.Command {
 is now at the path from which the server was started, as after an upgrade of a package.
 The process, its listeners, the processes that it started, their output and the sessions
 stay. Connections end, and clients resume as after a lost connection; nothing is lost or
-repeated. Open files, watches, connections to ports and uploads end.
+repeated. Open files, watches, connections to ports and uploads without an id end.
 
 First BINARY is run to check whether it can go on with the state and the configuration.
 If it cannot, or anything fails before it is executed, the old program goes on with all

@@ -48,7 +48,9 @@ type State struct {
 	// In the order of the configuration.
 	Listeners []*Listener `protobuf:"bytes,8,rep,name=listeners,proto3" json:"listeners,omitempty"`
 	// Sessions and processes.
-	Registry      *Registry `protobuf:"bytes,9,opt,name=registry,proto3" json:"registry,omitempty"`
+	Registry *Registry `protobuf:"bytes,9,opt,name=registry,proto3" json:"registry,omitempty"`
+	// Uploads with an id, whose streams have ended.
+	Uploads       []*Upload `protobuf:"bytes,10,rep,name=uploads,proto3" json:"uploads,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -146,6 +148,158 @@ func (x *State) GetRegistry() *Registry {
 	return nil
 }
 
+func (x *State) GetUploads() []*Upload {
+	if x != nil {
+		return x.Uploads
+	}
+	return nil
+}
+
+// Upload is fsops.HeldUpload.
+type Upload struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose it is.
+	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Its id.
+	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// What it is for.
+	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// How many bytes were received.
+	Received int64 `protobuf:"varint,4,opt,name=received,proto3" json:"received,omitempty"`
+	// When it is dropped.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// The descriptor of the directory of the destination, of an unfinished one.
+	Directory uint32 `protobuf:"varint,6,opt,name=directory,proto3" json:"directory,omitempty"`
+	// The descriptor of the file that is written.
+	File uint32 `protobuf:"varint,7,opt,name=file,proto3" json:"file,omitempty"`
+	// The name of the destination in its directory.
+	Name string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
+	// The name of the file, if it has one.
+	TemporaryName string `protobuf:"bytes,9,opt,name=temporary_name,json=temporaryName,proto3" json:"temporary_name,omitempty"`
+	// The state of the digest of what was received.
+	Digest []byte `protobuf:"bytes,10,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The SHA-256 of a completed one.
+	Sha256 []byte `protobuf:"bytes,11,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Whether a completed one has created its file.
+	Created       bool `protobuf:"varint,12,opt,name=created,proto3" json:"created,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Upload) Reset() {
+	*x = Upload{}
+	mi := &file_execwire_handover_v1_state_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Upload) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Upload) ProtoMessage() {}
+
+func (x *Upload) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_handover_v1_state_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Upload.ProtoReflect.Descriptor instead.
+func (*Upload) Descriptor() ([]byte, []int) {
+	return file_execwire_handover_v1_state_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Upload) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Upload) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Upload) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Upload) GetReceived() int64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
+func (x *Upload) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *Upload) GetDirectory() uint32 {
+	if x != nil {
+		return x.Directory
+	}
+	return 0
+}
+
+func (x *Upload) GetFile() uint32 {
+	if x != nil {
+		return x.File
+	}
+	return 0
+}
+
+func (x *Upload) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Upload) GetTemporaryName() string {
+	if x != nil {
+		return x.TemporaryName
+	}
+	return ""
+}
+
+func (x *Upload) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *Upload) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *Upload) GetCreated() bool {
+	if x != nil {
+		return x.Created
+	}
+	return false
+}
+
 // Listener is a listening socket.
 type Listener struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -163,7 +317,7 @@ type Listener struct {
 
 func (x *Listener) Reset() {
 	*x = Listener{}
-	mi := &file_execwire_handover_v1_state_proto_msgTypes[1]
+	mi := &file_execwire_handover_v1_state_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -175,7 +329,7 @@ func (x *Listener) String() string {
 func (*Listener) ProtoMessage() {}
 
 func (x *Listener) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_state_proto_msgTypes[1]
+	mi := &file_execwire_handover_v1_state_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -188,7 +342,7 @@ func (x *Listener) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Listener.ProtoReflect.Descriptor instead.
 func (*Listener) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_state_proto_rawDescGZIP(), []int{1}
+	return file_execwire_handover_v1_state_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Listener) GetUrl() string {
@@ -223,7 +377,7 @@ var File_execwire_handover_v1_state_proto protoreflect.FileDescriptor
 
 const file_execwire_handover_v1_state_proto_rawDesc = "" +
 	"\n" +
-	" execwire/handover/v1/state.proto\x12\x14execwire.handover.v1\x1a#execwire/handover/v1/registry.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x03\n" +
+	" execwire/handover/v1/state.proto\x12\x14execwire.handover.v1\x1a#execwire/handover/v1/registry.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc3\x03\n" +
 	"\x05State\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12,\n" +
 	"\x12min_reader_version\x18\x02 \x01(\rR\x10minReaderVersion\x12'\n" +
@@ -236,7 +390,24 @@ const file_execwire_handover_v1_state_proto_rawDesc = "" +
 	"upgrade_id\x18\x06 \x01(\tR\tupgradeId\x12\x1a\n" +
 	"\bguardian\x18\a \x01(\tR\bguardian\x12<\n" +
 	"\tlisteners\x18\b \x03(\v2\x1e.execwire.handover.v1.ListenerR\tlisteners\x12:\n" +
-	"\bregistry\x18\t \x01(\v2\x1e.execwire.handover.v1.RegistryR\bregistry\"Z\n" +
+	"\bregistry\x18\t \x01(\v2\x1e.execwire.handover.v1.RegistryR\bregistry\x126\n" +
+	"\auploads\x18\n" +
+	" \x03(\v2\x1c.execwire.handover.v1.UploadR\auploads\"\xd2\x02\n" +
+	"\x06Upload\x12\x14\n" +
+	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x1a\n" +
+	"\breceived\x18\x04 \x01(\x03R\breceived\x12;\n" +
+	"\vexpire_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x12\x1c\n" +
+	"\tdirectory\x18\x06 \x01(\rR\tdirectory\x12\x12\n" +
+	"\x04file\x18\a \x01(\rR\x04file\x12\x12\n" +
+	"\x04name\x18\b \x01(\tR\x04name\x12%\n" +
+	"\x0etemporary_name\x18\t \x01(\tR\rtemporaryName\x12\x16\n" +
+	"\x06digest\x18\n" +
+	" \x01(\fR\x06digest\x12\x16\n" +
+	"\x06sha256\x18\v \x01(\fR\x06sha256\x12\x18\n" +
+	"\acreated\x18\f \x01(\bR\acreated\"Z\n" +
 	"\bListener\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x0e\n" +
 	"\x02fd\x18\x02 \x01(\rR\x02fd\x12\x16\n" +
@@ -257,22 +428,25 @@ func file_execwire_handover_v1_state_proto_rawDescGZIP() []byte {
 	return file_execwire_handover_v1_state_proto_rawDescData
 }
 
-var file_execwire_handover_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_execwire_handover_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_execwire_handover_v1_state_proto_goTypes = []any{
 	(*State)(nil),                 // 0: execwire.handover.v1.State
-	(*Listener)(nil),              // 1: execwire.handover.v1.Listener
-	(*timestamppb.Timestamp)(nil), // 2: google.protobuf.Timestamp
-	(*Registry)(nil),              // 3: execwire.handover.v1.Registry
+	(*Upload)(nil),                // 1: execwire.handover.v1.Upload
+	(*Listener)(nil),              // 2: execwire.handover.v1.Listener
+	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
+	(*Registry)(nil),              // 4: execwire.handover.v1.Registry
 }
 var file_execwire_handover_v1_state_proto_depIdxs = []int32{
-	2, // 0: execwire.handover.v1.State.frozen_time:type_name -> google.protobuf.Timestamp
-	1, // 1: execwire.handover.v1.State.listeners:type_name -> execwire.handover.v1.Listener
-	3, // 2: execwire.handover.v1.State.registry:type_name -> execwire.handover.v1.Registry
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	3, // 0: execwire.handover.v1.State.frozen_time:type_name -> google.protobuf.Timestamp
+	2, // 1: execwire.handover.v1.State.listeners:type_name -> execwire.handover.v1.Listener
+	4, // 2: execwire.handover.v1.State.registry:type_name -> execwire.handover.v1.Registry
+	1, // 3: execwire.handover.v1.State.uploads:type_name -> execwire.handover.v1.Upload
+	3, // 4: execwire.handover.v1.Upload.expire_time:type_name -> google.protobuf.Timestamp
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_execwire_handover_v1_state_proto_init() }
@@ -287,7 +461,7 @@ func file_execwire_handover_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_handover_v1_state_proto_rawDesc), len(file_execwire_handover_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
