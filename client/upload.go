@@ -199,7 +199,8 @@ func (u *upload) attempt(ctx context.Context, anew bool) (uploaded Uploaded, off
 		}
 	}
 	if !u.source.rewind(min(offset, u.hashed)) {
-		return Uploaded{}, 0, fmt.Errorf("failed to resume the upload of %s, which cannot be read from the start again: %w", u.path, u.lastErr)
+		// Not wrapped: a lost connection would be tried again, and this for nothing.
+		return Uploaded{}, 0, fmt.Errorf("failed to resume the upload of %s, which cannot be read from the start again: %v", u.path, u.lastErr)
 	}
 	stream, err := u.client.files.UploadFile(ctx)
 	if err != nil {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/iotest"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"pgregory.net/rapid"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -68,6 +70,19 @@ func TestUpload_ServerLostData_StartsOver(t *testing.T) {
 	}
 	if id := files.heads[len(files.heads)-1].GetUploadId(); id != "" {
 		t.Errorf("a small file is kept as %q", id)
+	}
+}
+
+// An upload that cannot go on is not tried again, whatever its last error was.
+func TestUpload_ServerLostData_OnceReadIsOver(t *testing.T) {
+	source, _ := newUploadSource(onlyReader{bytes.NewReader(contentOf(1000))})
+	if _, err := source.next(); err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	u := &upload{path: "/f", source: source, lastErr: &Error{Code: codes.Unavailable, Message: "lost"}}
+	_, _, err := u.attempt(t.Context(), true)
+	if err == nil || !strings.Contains(err.Error(), "/f, which cannot be read from the start again") || errors.As(err, new(*Error)) {
+		t.Errorf("%v", err)
 	}
 }
 
