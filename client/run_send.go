@@ -8,7 +8,7 @@ import (
 )
 
 // detachTimeout is how long a detached process may take to accept its input.
-const detachTimeout = time.Second
+const detachTimeout = 10 * time.Second
 
 // control has the requests for the process besides input. It belongs to the sender, of
 // which there is one at a time.

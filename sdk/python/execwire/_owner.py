@@ -42,7 +42,7 @@ _ACKNOWLEDGE_IDLE = 0.05
 # How many events are acknowledged together if the server does not announce its window.
 _ACKNOWLEDGE_EVENTS = 1024
 # How long a detached process may take to accept its input, in seconds.
-_DETACH_TIMEOUT = 1.0
+_DETACH_TIMEOUT = 10.0
 # Limits the cleanup for a process that is no longer followed, in seconds.
 _END_TIMEOUT = 5.0
 _SHORT = "the input ended before what the process has consumed of an earlier start"

@@ -17,7 +17,7 @@ import { abortable, durationOf, LinkedSignal, onAbort, pause } from "./time.js";
 /** Limits the cleanup for a process that is no longer followed. */
 const endTimeoutMs = 5_000;
 /** How long a detached process may take to accept its input. */
-const detachTimeoutMs = 1_000;
+const detachTimeoutMs = 10_000;
 
 /** One for all: the stack of an error costs more than the rest of a short stream. */
 const streamOver = new ClosedError("the stream is over");
