@@ -158,6 +158,25 @@ func TestConsole_TwoBrowsersOnOneTerminal(t *testing.T) {
 		until(t, tab, terminalLine(3)+` === "43" && `+terminalLine(4)+` === "$"`)
 	}
 	screenshot(t, first, "console-terminal")
+	// A page that is loaded again shows the same, and goes on.
+	if err := chromedp.Do(second, chromedp.Reload()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, second, terminalLine(3)+` === "43" && `+terminalLine(4)+` === "$"`)
+	// A full-screen program has no earlier output.
+	call[bool](t, second, `async () => { document.querySelector(".xterm-place").terminal.focus(); return true }`)
+	press(t, second, "printf '\\033[?1049h\\033[Hfull screen'; read x; printf '\\033[?1049l'\r")
+	for _, tab := range []context.Context{first, second} {
+		until(t, tab, terminalLine(0)+` === "full screen"`)
+	}
+	if err := chromedp.Do(first, chromedp.Reload()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, first, terminalLine(0)+` === "full screen" && document.querySelector(".xterm-place").terminal.buffer.active.type === "alternate"`)
+	press(t, second, "\r")
+	for _, tab := range []context.Context{first, second} {
+		until(t, tab, `document.querySelector(".xterm-place").terminal.buffer.active.type === "normal" && `+terminalLine(3)+` === "43"`)
+	}
 }
 
 // A process that prints markup, escape sequences and a line of 10 MB changes nothing but its output.

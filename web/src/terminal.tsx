@@ -6,7 +6,7 @@ import { type ITheme, Terminal as Xterm } from "@xterm/xterm";
 import "@xterm/xterm/css/xterm.css";
 import type { Client } from "execwire";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { messageOf, size } from "./format.js";
+import { messageOf } from "./format.js";
 import { useClient } from "./hooks.js";
 
 const dark: ITheme = { background: "#0f1216", foreground: "#d8dee6", cursor: "#d8dee6", selectionBackground: "#34506e" };
@@ -70,7 +70,7 @@ class Keyboard {
 
 /**
  * The terminal of a process. The page neither owns nor blocks the process: several people can use it at once. It
- * has the size of the window in which somebody typed last.
+ * has the size of the window in which somebody typed last. What a page has missed is painted anew.
  */
 export function Terminal({ id, sessionId, ended }: { id: string; sessionId: string; ended: boolean }) {
   const client = useClient();
@@ -110,14 +110,10 @@ export function Terminal({ id, sessionId, ended }: { id: string; sessionId: stri
         });
       }
     };
-    // Answers to requests of the program come from each page that shows it; only what a person does counts.
-    let typed = false;
-    terminal.onKey(() => (typed = true));
-    place.current?.addEventListener("paste", () => (typed = true), true);
-    place.current?.addEventListener("compositionend", () => (typed = true), true);
-    place.current?.addEventListener("mousedown", () => (typed = true), true);
+    // A terminal answers requests of the program. Requests in earlier output were answered then.
+    let live = false;
     terminal.onData((data) => {
-      if (typed || document.activeElement === terminal.textarea) {
+      if (live && document.activeElement === terminal.textarea) {
         resize();
         keyboard.type(new TextEncoder().encode(data));
       }
@@ -130,21 +126,42 @@ export function Terminal({ id, sessionId, ended }: { id: string; sessionId: stri
       }
     });
     observer.observe(place.current as HTMLDivElement);
+    // The terminal paces the reader.
+    const show = (data: Uint8Array | string) => new Promise<void>((resolve) => terminal.write(data, resolve));
     void (async () => {
       try {
         resize();
-        for await (const event of client.follow(id, { sessionId, signal: stop.signal })) {
-          if (event.type === "output") {
-            // The terminal paces the reader.
-            await new Promise<void>((resolve) => terminal.write(event.data, resolve));
-          } else if (event.type === "gap") {
-            terminal.write(`\r\n\x1b[7m ${size(event.droppedBytes)} of output are missing here \x1b[0m\r\n`);
-          } else if (event.type === "closed") {
-            terminal.options.disableStdin = true;
-            terminal.options.cursorBlink = false;
-            terminal.write("\x1b[?25l");
+        // Earlier output is only for scrolling back: what it shows depends on the sizes that the terminal had.
+        for (let missed = false, over = false; !over; missed = true) {
+          live = false;
+          const { screen, repaint } = await client.stubs.processes.getScreen({ ...process, repaint: true }, { signal: stop.signal });
+          const shown = Number(screen?.seq ?? 0n);
+          let painted = missed || shown === 0 || screen?.alternate === true;
+          const paint = async () => {
+            await show(repaint);
+            live = true;
+          };
+          if (painted) {
+            await paint();
+          }
+          over = true;
+          for await (const event of client.follow(id, { sessionId, afterSeq: painted ? shown : 0, signal: stop.signal })) {
+            if (event.type === "gap") {
+              over = false;
+              break;
+            }
+            if (event.type === "output") {
+              await show(event.data);
+            }
+            if (!painted && event.seq >= shown) {
+              painted = true;
+              await paint();
+            }
           }
         }
+        terminal.options.disableStdin = true;
+        terminal.options.cursorBlink = false;
+        await show("\x1b[?25l");
       } catch (error) {
         if (!stop.signal.aborted) {
           setProblem(messageOf(error));
