@@ -132,7 +132,7 @@ func TestUpgrade_FullScreen(t *testing.T) {
 	harness.Waits(t)
 	s := serve(t)
 	var text strings.Builder
-	for i := range 2000 {
+	for i := range 5000 {
 		fmt.Fprintf(&text, "%d: %s\n", i, strings.Repeat("ä-", i%30))
 	}
 	file := filepath.Join(harness.ShortDir(t), "text")
@@ -171,10 +171,14 @@ func TestUpgrade_Upload(t *testing.T) {
 		t.Fatal(err)
 	}
 	upload.Launch(t)
+	size := int64(9 << 20) // more than cp keeps to send it again
+	if harness.Soak() {
+		size = 1 << 20
+	}
 	random, sum := rand.NewChaCha8([32]byte{1}), sha256.New()
 	part := func() {
 		t.Helper()
-		if _, err := io.CopyN(io.MultiWriter(input, sum), random, 9<<20); err != nil {
+		if _, err := io.CopyN(io.MultiWriter(input, sum), random, size); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/execwire/execwire/integration/harness"
 	"github.com/execwire/execwire/internal/handover"
@@ -29,9 +30,15 @@ func serve(t *testing.T, settings ...string) *server {
 	return s
 }
 
-// upgrade upgrades the server to a binary, or to that of its path, and checks the result.
+// upgrade upgrades the server to a binary, or to that of its path, and checks the result. In a
+// soak it comes at any moment of what else goes on.
 func (s *server) upgrade(binary ...string) {
 	s.t.Helper()
+	if harness.Soak() {
+		pause := rand.N(100 * time.Millisecond)
+		s.t.Logf("an upgrade after %v", pause)
+		time.Sleep(pause)
+	}
 	result := harness.Run(s.t, nil, s.Remotely(harness.UnixTransport, "upgrade", append(binary, "--json")...)...)
 	var done struct {
 		Previous string  `json:"previous_version"`
