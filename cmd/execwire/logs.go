@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -21,7 +23,7 @@ func newLogsCommand(std streams) *cobra.Command {
 	var process client.ProcessRef
 	printer := &logPrinter{std: std}
 	command := &cobra.Command{
-		Use:   "logs [-f] [-t] [-n LINES|-c BYTES] [--since-seq N] [--stdout|--stderr] [--json] ID",
+		Use:   "logs [-f] [-t] [-n LINES|-c BYTES] [--since TIME] [--until TIME] [--stdout|--stderr] [--json] ID",
 		Short: "Print the output of a process",
 		Long: `logs prints the retained output of a process, its stdout on stdout and its stderr on
 stderr, without owning or blocking it. Where output is missing, a line on stderr says
@@ -31,6 +33,10 @@ stderr together. With -t each line is preceded by the time, in UTC, at which the
 read its first byte from the process, or the first that is printed. The times never
 decrease, also if the server's clock is set back.
 
+--since and --until select output by that time: a time as in 2026-11-29T10:00:00Z or, in
+the time of this host, 2026-11-29T10:00:00 or 2026-11-29; a number of seconds since 1970;
+or a duration before now, as 10m.
+
 With --json each event is an object on its own line: seq, event, and for each event
   output  stream (stdout, stderr or terminal), offset in the stream, read_time, data
           (base64), and text if the data is UTF-8
@@ -39,6 +45,7 @@ With --json each event is an object on its own line: seq, event, and for each ev
   gap     first_available_seq, dropped_bytes, and upper_bound if it may be less`,
 		Example: `  execwire logs build
   execwire logs -t -n 20 build
+  execwire logs --since 10m build
   execwire logs -f -c 4096 build
   execwire logs --json --since-seq 17 build | jq -r .text`,
 		Args: cobra.MatchAll(ids("process", 1), exclusive("stdout", "stderr"), exclusive("tail", "bytes"), nonNegative("tail", "bytes")),
@@ -49,6 +56,8 @@ With --json each event is an object on its own line: seq, event, and for each ev
 	lines := f.IntP("tail", "n", 0, "start with the last `lines` of the retained output")
 	last := f.IntP("bytes", "c", 0, "start with the last `bytes` of the retained output")
 	f.BoolVarP(&printer.times, "timestamps", "t", false, "print when the server read it before each line")
+	f.Var(&pointInTime{&printer.since}, "since", "start with output that was read at this `time` or later")
+	f.Var(&pointInTime{&printer.until}, "until", "leave out output that was read at this `time` or later")
 	f.BoolVar(&printer.stdout, "stdout", false, "only stdout, or the terminal")
 	f.BoolVar(&printer.stderr, "stderr", false, "only stderr")
 	f.BoolVar(&printer.json, "json", false, "print JSON objects, one per line")
@@ -78,6 +87,40 @@ With --json each event is an object on its own line: seq, event, and for each ev
 	})
 	return command
 }
+
+// pointInTime is the value of a flag for a time, in the forms that docker takes.
+type pointInTime struct{ at *time.Time }
+
+// Type and String implement pflag.Value.
+func (pointInTime) Type() string { return "time" }
+func (p pointInTime) String() string {
+	if p.at == nil || p.at.IsZero() {
+		return ""
+	}
+	return p.at.Format(time.RFC3339Nano)
+}
+
+// Set implements pflag.Value.
+func (p pointInTime) Set(text string) error {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02"} {
+		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			*p.at = at
+			return nil
+		}
+	}
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil && math.Abs(seconds) < maxUnixSeconds {
+		*p.at = time.Unix(0, int64(seconds*1e9))
+		return nil
+	}
+	if before, err := time.ParseDuration(text); err == nil {
+		*p.at = time.Now().Add(-before)
+		return nil
+	}
+	return errors.New("write a time as 2026-11-29T10:00:00Z or 2026-11-29, seconds since 1970, or a duration before now, as 10m")
+}
+
+// maxUnixSeconds is a bound of times that a number can be, of the year 2200.
+const maxUnixSeconds = 7.3e9
 
 // followLogs prints events until the process has closed.
 func followLogs(ctx context.Context, c *client.Client, process client.ProcessRef, printer *logPrinter) error {
@@ -153,7 +196,8 @@ type eventObject struct {
 
 // logPrinter prints events of a process.
 type logPrinter struct {
-	stdout, stderr, json, times bool // flags
+	stdout, stderr, json, times bool      // flags
+	since, until                time.Time // flags; zero: not given
 	std                         streams
 	inLine                      [2]bool // of stdout and stderr, with times: the last line printed is not complete
 }
@@ -163,6 +207,9 @@ func (p *logPrinter) wants(e *execwirev1.ProcessEvent) bool {
 	output := e.GetOutput()
 	if output == nil {
 		return p.json || e.GetGap() != nil
+	}
+	if at := output.GetReadTime(); at != nil && (at.AsTime().Before(p.since) || !p.until.IsZero() && !at.AsTime().Before(p.until)) {
+		return false
 	}
 	fromStderr := output.GetStream() == execwirev1.OutputStream_OUTPUT_STREAM_STDERR
 	return !(p.stdout && fromStderr || p.stderr && !fromStderr)
@@ -180,13 +227,15 @@ func (p *logPrinter) print(e *execwirev1.ProcessEvent) error {
 	if e.GetOutput().GetStream() == execwirev1.OutputStream_OUTPUT_STREAM_STDERR {
 		out, inLine = p.std.err, &p.inLine[1]
 	}
-	if p.times {
+	if p.times || !p.since.IsZero() || !p.until.IsZero() {
 		at := e.GetOutput().GetReadTime()
 		if at == nil {
-			return &exitError{code: codeFailed, err: errors.New("--timestamps: the server is older, and has no times of output"),
-				hint: "upgrade the server, or leave --timestamps out"}
+			return &exitError{code: codeFailed, err: errors.New("--timestamps, --since, --until: the server is older, and has no times of output"),
+				hint: "upgrade the server, or leave them out"}
 		}
-		data = addTimes(data, at.AsTime(), inLine)
+		if p.times {
+			data = addTimes(data, at.AsTime(), inLine)
+		}
 	}
 	_, err := out.Write(data)
 	return err
