@@ -4,9 +4,12 @@ package console
 import (
 	"context"
 	"fmt"
+	"html"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -67,7 +70,9 @@ Processes that the page starts have no owner: they go on when it is closed.`,
 			return err
 		}
 		if !options.noOpen && tty.Is(p.Out) {
-			if err := open(link); err != nil {
+			dir, err := openLink(link)
+			defer func() { _ = os.RemoveAll(dir) }()
+			if err != nil {
 				fmt.Fprintf(p.Err, "execwire: open the link in a browser: %v\n", err)
 			}
 		}
@@ -92,14 +97,29 @@ func listenLoopback(address string) (net.Listener, error) {
 	return listener, nil
 }
 
+// openLink opens a link in the user's browser by way of a file in a new directory, which the
+// caller removes: other users see the arguments of programs, and the link is a secret.
+func openLink(link string) (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "execwire-console-"); err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "open.html")
+	page := fmt.Sprintf("<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0; url=%[1]s\"><title>Execwire console</title><a href=\"%[1]s\">Open the console</a>\n",
+		html.EscapeString(link))
+	if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
+		return dir, err
+	}
+	return dir, open((&url.URL{Scheme: "file", Path: filepath.ToSlash(file)}).String())
+}
+
 // open opens a URL in the user's browser, and does not wait for it.
-func open(url string) error {
-	name, arguments := "xdg-open", []string{url}
+func open(location string) error {
+	name, arguments := "xdg-open", []string{location}
 	switch runtime.GOOS {
 	case "darwin":
 		name = "open"
 	case "windows":
-		name, arguments = "rundll32", []string{"url.dll,FileProtocolHandler", url}
+		name, arguments = "rundll32", []string{"url.dll,FileProtocolHandler", location}
 	}
 	command := exec.Command(name, arguments...)
 	if err := command.Start(); err != nil {
