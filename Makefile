@@ -128,7 +128,7 @@ test-browser: bin/execwire bin/execwire-hub ## test the SDK for TypeScript, the 
 	rm -rf .cache/web && mkdir -p .cache/web
 	$(MAKE) console WEB_OUT=.cache/web
 	@for part in .cache/web/*; do cmp "$$part" "gen/web/$${part##*/}" || { echo "run 'make console'" >&2; exit 1; }; done
-	scripts/install-node-packages sdk/typescript $(BROWSER_TESTS)/vite
+	scripts/install-node-packages sdk/typescript web $(BROWSER_TESTS)/vite
 	go -C $(BROWSER_TESTS) mod tidy -diff
 	go -C $(BROWSER_TESTS) vet .
 	go -C $(BROWSER_TESTS) test -count=1 -timeout 14m .

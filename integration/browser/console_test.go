@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -274,6 +275,52 @@ func TestConsole_Files(t *testing.T) {
 	}`, filepath.Join(there, filepath.Base(big)))
 	if want := fmt.Sprintf("%x", sha256.Sum256(content)); got != want {
 		t.Errorf("the download has another content: %s", got)
+	}
+}
+
+// axe-core finds no violation of WCAG 2.1 AA in any view, in light and dark.
+func TestConsole_IsAccessible(t *testing.T) {
+	axe, err := os.ReadFile(filepath.Join(root, "web/node_modules/axe-core/axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newConsole(t)
+	c.run("build", "--", "sh", "-c", `printf "\033[32mok\033[0m https://example.org/ \033[33mwarning\033[0m\n"; echo error >&2; exec sleep 1000`)
+	c.run("shell", "-t", "--env", "PS1=$ ", "--", "sh")
+	c.run("failed", "--", "false")
+	tab := open(t, c.link)
+	until(t, tab, `document.querySelectorAll("#processes tbody tr").length === 3`)
+	if _, err := chromedp.Run(tab, chromedp.Evaluate[any](string(axe)+";null")); err != nil {
+		t.Fatal(err)
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		err := chromedp.Do(tab, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+			_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+			})
+			return err
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for place, ready := range map[string]string{
+			"#/processes":             `document.querySelectorAll("#processes tbody tr").length === 3`,
+			"#/process/default/build": `document.querySelector(".lines")?.textContent.includes("error")`,
+			"#/process/default/shell": terminalLine(0) + ` === "$"`,
+			"#/start":                 `document.querySelector("input[name=command]")`,
+			"#/files/etc":             `document.querySelector("button.name")`,
+			"#/server":                `document.querySelectorAll(".plot polyline").length === 4`,
+		} {
+			show(t, tab, place)
+			until(t, tab, ready)
+			violations := call[[]string](t, tab, `async () => {
+				const { violations } = await axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"] });
+				return violations.map((v) => v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200) + " " + n.failureSummary).join(" | "));
+			}`)
+			for _, v := range violations {
+				t.Errorf("%s, %s: %s", place, scheme, v)
+			}
+		}
 	}
 }
 
