@@ -68,7 +68,11 @@ func (g *generations) replace() {
 		duplicateFile(g.t, file)
 	}
 	for _, p := range g.processes {
-		p.timeouts.stop() // those of the other program would end with it
+		// What the other program has would end with it.
+		p.timeouts.stop()
+		if p.killJob != nil {
+			p.killJob.pidfds.release(0)
+		}
 	}
 	config := g.config
 	config.Cgroups = cgroup.Restore(state.Cgroups)
