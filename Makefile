@@ -12,10 +12,11 @@ MAKEFLAGS += --no-print-directory
 # (staticcheck refuses code newer than itself). Tests find them through this
 # variable.
 # One kind of build for the checks, the tests and the binaries, so that nothing is compiled
-# twice: without cgo, so that binaries are static and run on any Linux, and without the
-# path of the checkout, so that a second checkout finds all of it in the build cache.
+# twice: without cgo, so that binaries are static and run on any Linux, without the path of
+# the checkout, so that a second checkout finds all of it in the build cache, and without
+# what only debuggers read, an eighth of the time to compile. Stack traces need none of it.
 export CGO_ENABLED := 0
-export GOFLAGS := $(GOFLAGS) -trimpath
+export GOFLAGS := $(GOFLAGS) -trimpath -gcflags=all=-dwarf=false
 # A program built with the race detector ends at the first race, and does not sleep for a
 # second when it exits.
 export GORACE := halt_on_error=1 atexit_sleep_ms=0
@@ -378,6 +379,6 @@ clean: ## remove binaries, built tools and what came from npm
 TOOL_MODULES := buf.build cel.dev github.com/bufbuild github.com/cncf github.com/envoyproxy github.com/jhump github.com/tetratelabs
 $(TOOLS): tools/go.mod tools/go.sum tools/package-lock.json $(wildcard tools/buf/* tools/typecheck/*)
 	@echo 'building the tools of tools/go.mod: about a minute the first time'
-	GOBIN=$(EXECWIRE_TOOLS_DIR) go -C tools install $(TOOL_MODULES:%='-gcflags=%/...=-N -l') -ldflags='-s -w' tool
+	GOBIN=$(EXECWIRE_TOOLS_DIR) go -C tools install $(TOOL_MODULES:%='-gcflags=%/...=-N -l -dwarf=false') -ldflags='-s -w' tool
 	scripts/install-node-packages tools
 	@touch $@

@@ -115,7 +115,7 @@ func buildOutside(t *testing.T, files map[string]string) (binary string) {
 	}
 	binary = filepath.Join(dir, "program")
 	build := exec.Command("go", "build", "-o", binary, ".")
-	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=", "GOFLAGS=-trimpath", "CGO_ENABLED=0")
+	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=", "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}

@@ -254,10 +254,11 @@ func (c *Command) ExpectCommand(t testing.TB, d Transport, want Result, name str
 	}
 }
 
-// GoEnvironment returns the environment that the go command needs.
+// GoEnvironment returns the environment that the go command needs. It builds with the flags of
+// the tests, so that what they have compiled is used again, and runs each test.
 func GoEnvironment(t *testing.T) []string {
 	t.Helper()
-	env := []string{"PATH=" + os.Getenv("PATH"), "CGO_ENABLED=0", "GOFLAGS=-count=1 -trimpath", "GORACE=atexit_sleep_ms=0", "TMPDIR=" + ShortDir(t)}
+	env := []string{"PATH=" + os.Getenv("PATH"), "CGO_ENABLED=0", "GOFLAGS=-count=1 " + os.Getenv("GOFLAGS"), "GORACE=atexit_sleep_ms=0", "TMPDIR=" + ShortDir(t)}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOTOOLCHAIN", "GOPROXY"} {
 		value, err := exec.Command("go", "env", name).Output()
 		if err != nil {
