@@ -89,7 +89,7 @@ func webServerBehindHub(t *testing.T, size int) (fleet *harness.Fleet, forward *
 	sum = writeRandom(t, filepath.Join(dir, "large"), size)
 	connect := []string{"--hub", fleet.URL(), "--executor", harness.ExecutorID}
 	run := append(append([]string{"run", "--detach", "--id", "web", "--cwd", dir}, connect...), "--")
-	got := harness.Run(t, nil, append(run, "python3", "-u", "-m", "http.server", "--bind", "127.0.0.1", "0")...)
+	got := harness.Run(t, nil, append(run, harness.Python, "-u", "-m", "http.server", "--bind", "127.0.0.1", "0")...)
 	if got.Code != 0 {
 		t.Fatalf("run: %+v", got)
 	}
@@ -350,7 +350,7 @@ func TestPortForward_Remote_ThroughHub_ReachesThisHost(t *testing.T) {
 	if local.Forward != "local" || local.To != "1" || working.Forward != "remote" || working.To != at || !strings.HasPrefix(refused.Listen, "127.0.0.2:") {
 		t.Errorf("the forwards are %+v, %+v, %+v", local, working, refused)
 	}
-	got := harness.Run(t, nil, append(append([]string{"run"}, connect...), "--", "python3", "-c", fetchAndReturn, working.Listen)...)
+	got := harness.Run(t, nil, append(append([]string{"run"}, connect...), "--", harness.Python, "-c", fetchAndReturn, working.Listen)...)
 	if want := fmt.Sprintf("%x %x\n", sum, sum); got.Code != 0 || got.Stdout != want {
 		t.Errorf("the process prints %+v, want %s", got, want)
 	}

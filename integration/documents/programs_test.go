@@ -21,7 +21,7 @@ func TestPrograms_Cuts_LoseNothing(t *testing.T) {
 		}
 	}
 	server := harness.Serve(t)
-	check := harness.Prepare(exec.Command("/usr/bin/python3", "-m", "tests.programs",
+	check := harness.Prepare(exec.Command(harness.Python, "-m", "tests.programs",
 		"tcp://"+server.Address(harness.TCPTransport), filepath.Join(directory, "{}")))
 	check.Dir, check.Env = "../../sdk/python", append(check.Env, "PYTHONDONTWRITEBYTECODE=1")
 	if got := check.Complete(t, nil); got != (harness.Result{}) {

@@ -21,7 +21,7 @@ func TestRawClient_RunsACommand(t *testing.T) {
 		{"cat; echo end >&2; exit 3", 3, "end\n"},
 		{"cat; kill -KILL $$", 128 + 9, ""},
 	} {
-		c := exec.Command("/usr/bin/python3", "../../examples/raw/run.py", server.Address(harness.TCPTransport), "sh", "-c", tc.script)
+		c := exec.Command(harness.Python, "../../examples/raw/run.py", server.Address(harness.TCPTransport), "sh", "-c", tc.script)
 		c.Env = append(c.Environ(), "PYTHONPATH=../../gen/python")
 		var stdout, stderr bytes.Buffer
 		c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(input), &stdout, &stderr

@@ -23,6 +23,10 @@ import (
 // NetworkTransports are the transports that another process can use.
 var NetworkTransports = []Transport{UnixTransport, TCPTransport}
 
+// Python is that of Debian, which scripts/install-test-deps installs. python3 in PATH may be the
+// script of a version manager, which takes 0.7 s of a processor to start the real one.
+const Python = "/usr/bin/python3"
+
 // HeldCommand is a command that runs the program echo on a server until Release is
 // closed or the server is gone.
 type HeldCommand struct {

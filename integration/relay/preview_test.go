@@ -234,12 +234,12 @@ func (p *previews) websocket(port string) io.ReadWriteCloser {
 
 func TestPreview_WebServer_IsServed(t *testing.T) {
 	p := newPreviews(t)
-	port := p.start("web", "python3", "-u", "-m", "http.server", "--bind", "127.0.0.1", "0")
+	port := p.start("web", harness.Python, "-u", "-m", "http.server", "--bind", "127.0.0.1", "0")
 	p.open(port)
 	if status, body := p.get("http://" + host(port) + "/"); status != http.StatusOK || !strings.Contains(body, "Directory listing for /") {
 		t.Errorf("%d, %s", status, body)
 	}
-	own := p.start("own", "python3", "-c", webServer)
+	own := p.start("own", harness.Python, "-c", webServer)
 	link := p.open(own)
 
 	// The port receives the request as for itself, without what authorizes it at the hub.
@@ -331,7 +331,7 @@ func (p *previews) command2(name string, arguments ...string) string {
 func TestPreview_StuckRequests_DisturbNoOther(t *testing.T) {
 	const limit = 4
 	p := newPreviews(t, fmt.Sprintf("EXECWIRE_HUB_PREVIEW_CONNECTIONS_PER_PORT=%d", limit), fmt.Sprintf("EXECWIRE_HUB_PREVIEW_CONNECTIONS_PER_EXECUTOR=%d", limit+1))
-	stuck, other, third := p.start("stuck", "python3", "-c", webServer), p.start("other", "python3", "-c", webServer), p.start("third", "python3", "-c", webServer)
+	stuck, other, third := p.start("stuck", harness.Python, "-c", webServer), p.start("other", harness.Python, "-c", webServer), p.start("third", harness.Python, "-c", webServer)
 	var ends []func()
 	for i := range limit {
 		path := "/stuck"
@@ -370,8 +370,8 @@ func TestPreview_StuckRequests_DisturbNoOther(t *testing.T) {
 func TestPreview_PortDoesNotAccept_LeavesConnectionsToOthers(t *testing.T) {
 	p := newPreviews(t, "EXECWIRE_HUB_PREVIEW_CONNECTIONS_PER_PORT=1", "EXECWIRE_HUB_PREVIEW_CONNECTIONS_PER_EXECUTOR=1",
 		"EXECWIRE_PORT_CONNECTIONS_PER_PRINCIPAL=5", "EXECWIRE_PORT_CONNECT_TIMEOUT=1m")
-	full := p.start("full", "python3", "-c", "import signal, socket; s = socket.create_server(('127.0.0.1', 0), backlog=0); signal.pause()")
-	other, third := p.start("other", "python3", "-c", webServer), p.start("third", "python3", "-c", webServer)
+	full := p.start("full", harness.Python, "-c", "import signal, socket; s = socket.create_server(('127.0.0.1', 0), backlog=0); signal.pause()")
+	other, third := p.start("other", harness.Python, "-c", webServer), p.start("third", harness.Python, "-c", webServer)
 	for range 8 {
 		var asking []net.Conn
 		harness.Eventually(t, "a request to the full port is in progress", func() bool {
@@ -412,7 +412,7 @@ func TestPreview_Restarts_NewRequestsWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	serve := func(id string) (port string) {
-		return p.start(id, "python3", "-u", "-m", "http.server", "--bind", "127.0.0.1", "--directory", page, "0")
+		return p.start(id, harness.Python, "-u", "-m", "http.server", "--bind", "127.0.0.1", "--directory", page, "0")
 	}
 	works := func(port string) {
 		t.Helper()
@@ -434,7 +434,7 @@ func TestPreview_Restarts_NewRequestsWork(t *testing.T) {
 	p.AwaitExecutor(t)
 	works(serve("two"))
 
-	own := p.start("own", "python3", "-c", webServer)
+	own := p.start("own", harness.Python, "-c", webServer)
 	link := p.open(own)
 	stuck, _ := p.begin("http://" + host(own) + "/stuck")
 	p.expectLine(stuck, "stuck")
@@ -502,7 +502,7 @@ func TestPreview_Cluster_WorksAtEveryNode(t *testing.T) {
 	p, other := at(0), at(1)
 	executor := connect(1)
 	p.AwaitExecutor(t)
-	port := other.start("web", "python3", "-c", webServer) // other clients ask for the executor's node
+	port := other.start("web", harness.Python, "-c", webServer) // other clients ask for the executor's node
 	link := p.open(port)
 	if status, body := p.get("http://" + host(port) + "/request"); status != http.StatusOK || !strings.Contains(body, "localhost:"+port) {
 		t.Errorf("at the other node: %d, %s", status, body)
@@ -525,7 +525,7 @@ func TestPreview_Cluster_WorksAtEveryNode(t *testing.T) {
 	})
 	connect(0)
 	p.AwaitExecutor(t)
-	port = p.start("next", "python3", "-c", webServer)
+	port = p.start("next", harness.Python, "-c", webServer)
 	for node, at := range map[string]*previews{"its own": p, "the other": other} {
 		harness.Eventually(t, "the node knows where the executor is", func() bool {
 			status, body := at.get("http://" + host(port) + "/request")

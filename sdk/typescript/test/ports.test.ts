@@ -14,7 +14,7 @@ import { after, client, dial, pattern, Proxy, serve, text, until, unusedPort } f
 /** Starts a program of Python that listens on a port of its choice, and returns both. */
 async function listen(t: TestContext, c: Client, script: string): Promise<{ process: Process; port: number }> {
   const begin = "import socket, sys\ns = socket.create_server(('127.0.0.1', 0))\nprint(s.getsockname()[1], flush=True)\n";
-  const process = await c.start(["python3", "-c", begin + script]);
+  const process = await c.start(["/usr/bin/python3", "-c", begin + script]);
   after(t, () => process.close());
   let line = "";
   for await (const { data } of process.output()) {
@@ -49,7 +49,7 @@ async function read(socket: net.Socket): Promise<Buffer> {
 
 test("ports: a web server is found, waited for and reached", async (t) => {
   const c = await client(t);
-  const server = await c.start(["python3", "-u", "-m", "http.server", "--bind", "127.0.0.1", "0"], { cwd: "/" });
+  const server = await c.start(["/usr/bin/python3", "-u", "-m", "http.server", "--bind", "127.0.0.1", "0"], { cwd: "/" });
   after(t, () => server.close());
   let port = 0;
   for await (const { opened } of server.watchPorts()) {
