@@ -5,7 +5,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"time"
+
+	"google.golang.org/grpc"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/integration/harness"
@@ -13,18 +14,13 @@ import (
 
 // Rows of files over gRPC. Files are in the page cache: disks are not measured.
 
-// readRatio is the budget of reading beside a bare stream of the same bytes, and
-// readGrowth that of the memory which it takes.
+// readRatio is the budget of reading beside the shortest server that does, readGrowth that
+// of the memory which it takes, and directoryRatio that of a listing beside package os.
 const (
-	readRatio  = 0.8
-	readGrowth = 16 << 20
+	readRatio      = 0.8
+	readGrowth     = 16 << 20
+	directoryRatio = 1
 )
-
-// files returns the file service on a connection with the same settings as that to the floor.
-func (b *bench) files(p *harness.Peer, transport string) execwirev1.FileSystemServiceClient {
-	b.Helper()
-	return execwirev1.NewFileSystemServiceClient(b.dialBare(p, transport))
-}
 
 // zeroFile creates a file of n zeros that are on disk, so that reading them has its real cost.
 func (b *bench) zeroFile(n int64) string {
@@ -44,39 +40,47 @@ func (b *bench) zeroFile(n int64) string {
 	return path
 }
 
+// measureReadFile compares a download with the shortest server that reads the file: through
+// a client with our transport settings, and through a stock one.
 func measureReadFile(b *bench) []line {
-	bare := b.startBare()
+	floor := b.startFloor()
 	var lines []line
-	for _, transport := range harness.PeerTransports {
-		conn := b.dialBare(bare, transport)
-		for _, size := range b.sizes.fileBytes {
-			server, path := b.startServer(), b.zeroFile(size)
-			files := b.files(server, transport)
+	for _, kind := range []struct {
+		name    string
+		options []grpc.DialOption
+		sizes   []int64
+	}{{"gRPC", tuned(), b.sizes.fileBytes}, {"gRPC, stock client", nil, b.sizes.fileBytes[len(b.sizes.fileBytes)-1:]}} {
+		conn := b.channel(floor, kind.options...)
+		for _, size := range kind.sizes {
+			server, path, what := b.startServer(), b.zeroFile(size), "read "+harness.ShowMiB(size)+", "+kind.name
+			files := execwirev1.NewFileSystemServiceClient(b.channel(server, kind.options...))
 			b.download(files, b.zeroFile(0), 0)
-			b.receiveBare(conn, "Output", bareChunk)
+			b.receiveFloor(conn, "File", []byte(path), size)
 			grown := growth(server, func() { b.download(files, path, size) })
-			var floor, ours transfers
-			for range b.sizes.fileRounds {
-				floor.addBytes(bare, size, func() { b.receiveBare(conn, "Output", size) })
-				ours.addBytes(server, size, func() { b.download(files, path, size) })
-			}
-			b.raw("%s, bare stream of %s: %.0f MiB/s, server CPU %.2f s/GiB", transport, harness.ShowMiB(size), floor.rate, floor.cpu)
-			b.raw("%s, DownloadFile of %s: %.0f MiB/s, server CPU %.2f s/GiB, %s more memory for the first, %s resident after all", transport, harness.ShowMiB(size), ours.rate, ours.cpu, harness.ShowMiB(grown), harness.ShowMiB(server.Resident()))
-			lines = append(lines,
-				atLeast(fmt.Sprintf("read %s, %s", harness.ShowMiB(size), transport), floor.rate.Median(), ours.rate.Median(), readRatio, "MiB/s"),
-				within("memory for it, "+transport, grown, readGrowth, harness.ShowMiB))
+			got := b.carry(size,
+				transfer{what + ", floor", floor, func() { b.receiveFloor(conn, "File", []byte(path), size) }},
+				transfer{what, server, func() { b.download(files, path, size) }})
+			lines = append(lines, readLines(what, got, grown)...)
 		}
 	}
 	return lines
 }
 
+// readLines are the budgets of a file that was read after its floor.
+func readLines(what string, got []transferred, grown float64) []line {
+	return []line{
+		atLeast(what, got[0].rate, got[1].rate, readRatio, showMiBRate),
+		within("memory for it", nil, figures{grown}, readGrowth, showMiB),
+	}
+}
+
 // growth returns by how much the memory of a server grows at most while f runs for the first
 // time.
-func growth(p *harness.Peer, f func()) int64 {
+func growth(p *harness.Peer, f func()) float64 {
 	p.Tb.Helper()
 	before := p.Resident()
 	f()
-	return p.Peak() - before
+	return float64(p.Peak() - before)
 }
 
 // download reads a file to its end and checks its size.
@@ -94,67 +98,20 @@ func (b *bench) download(files execwirev1.FileSystemServiceClient, path string, 
 	}
 }
 
-// uploadPiece is the data in one message of an upload, of the floor and of ours.
-const uploadPiece = 256 << 10
-
-// measureWriteFile has no budget in the design; the figure is only reported.
-func measureWriteFile(b *bench) []line {
-	server, bare := b.startServer(), b.startBare()
-	size := b.sizes.fileBytes[0]
-	var lines []line
-	for _, transport := range harness.PeerTransports {
-		conn, files := b.dialBare(bare, transport), b.files(server, transport)
-		floorPath, path := filepath.Join(b.TempDir(), "f"), filepath.Join(b.TempDir(), "f")
-		var floor, ours transfers
-		before := server.Resident()
-		for range b.sizes.fileRounds {
-			floor.addBytes(bare, size, func() { b.sendBare(conn, floorPath, size) })
-			ours.addBytes(server, size, func() { b.upload(files, path, size) })
-		}
-		b.raw("%s, bare stream written to a file: %.0f MiB/s, server CPU %.2f s/GiB", transport, floor.rate, floor.cpu)
-		b.raw("%s, UploadFile: %.0f MiB/s, server CPU %.2f s/GiB, %s more memory", transport, ours.rate, ours.cpu, harness.ShowMiB(server.Peak()-before))
-		lines = append(lines, withoutBudget(atLeast(fmt.Sprintf("write %s, %s", harness.ShowMiB(size), transport), floor.rate.Median(), ours.rate.Median(), 0, "MiB/s")))
-	}
-	return lines
-}
-
-// upload writes a file and checks that it is complete.
-func (b *bench) upload(files execwirev1.FileSystemServiceClient, path string, size int64) {
-	b.Helper()
-	stream, err := files.UploadFile(b.ctx)
-	if err != nil {
-		b.Fatal(err)
-	}
-	head := &execwirev1.UploadHead{Path: path, Mode: execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE}
-	err = stream.Send(&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Head{Head: head}})
-	for piece, left := make([]byte, uploadPiece), size; err == nil && left > 0; left -= uploadPiece {
-		data := &execwirev1.UploadFileRequest_Data{Data: piece[:min(left, uploadPiece)]}
-		err = stream.Send(&execwirev1.UploadFileRequest{Message: data})
-	}
-	if err == nil {
-		_ = stream.Send(&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_End{End: &execwirev1.UploadEnd{}}})
-	}
-	resp, err := stream.CloseAndRecv() // returns the error if sending failed
-	if err != nil || resp.GetSize() != uint64(size) {
-		b.Fatalf("the upload has %d bytes of %d: %v", resp.GetSize(), size, err)
-	}
-}
-
+// measureDirectory compares listings with what package os takes for the same.
 func measureDirectory(b *bench) []line {
 	dir := b.fullDirectory()
-	files := b.files(b.startServer(), "unix")
-	floor, ours := harness.Samples[time.Duration]{}, harness.Samples[time.Duration]{}
-	for range b.sizes.listings {
-		floor = append(floor, harness.Timed(func() { b.listHere(dir) }))
-		ours = append(ours, harness.Timed(func() { b.list(files, dir) }))
+	files := execwirev1.NewFileSystemServiceClient(b.channel(b.startServer(), tuned()...))
+	c := harness.DialRPCUnread(b, harness.StartSocketServer(b).URLs[harness.JSONRPC])
+	times := b.alternate(b.sizes.listings, 0.5,
+		timed("os.ReadDir and Info", func() { b.listHere(dir) }),
+		timed("ReadDirectory", func() { b.list(files, dir) }),
+		timed("fs/readDirectory", func() { b.listJSON(c, dir) }))
+	what := fmt.Sprintf("directory of %d entries, ", b.sizes.entries)
+	return []line{
+		atMost(what+"gRPC, p50", times[0], times[1], directoryRatio, showSeconds),
+		atMost(what+"JSON-RPC, p50", times[0], times[2], directoryRatio, showSeconds),
 	}
-	b.rawTimes("os.ReadDir and stat", floor)
-	b.rawTimes("ReadDirectory", ours)
-	return []line{b.directoryLine("unix", floor, ours)}
-}
-
-func (b *bench) directoryLine(transport string, floor, ours harness.Samples[time.Duration]) line {
-	return atMost(fmt.Sprintf("directory of %d entries, %s, p50", b.sizes.entries, transport), floor.Median(), ours.Median(), 2, harness.ShowTime)
 }
 
 // fullDirectory creates a directory with the number of files of a listing.

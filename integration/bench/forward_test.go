@@ -52,20 +52,15 @@ func writeZeros(conn net.Conn) error {
 // process and a TCP connection more.
 func measureForward(b *bench) []line {
 	server := b.startExecutor()
-	n := b.sizes.outputBytes / 4
+	n := b.sizes.outputBytes / 2
 	var lines []line
 	for _, way := range []struct{ what, transport string }{{"TCP", "TCP"}, {"through a hub", harness.ThroughHub}} {
 		c := b.dial(server, way.transport)
 		address := b.forward(c, server.URLs[way.transport])
-		var output, forwarded transfers
-		for range min(b.sizes.outputRounds, 5) {
-			output.addBytes(server, n, func() { b.receiveOutput(c, n) })
-			forwarded.addBytes(server, n, func() { b.receiveForwarded(address, n) })
-		}
-		b.raw("%s: output %.0f MiB/s, server CPU %.2f s/GiB; forwarded connection %.0f MiB/s, %.2f s/GiB",
-			way.what, output.rate, output.cpu, forwarded.rate, forwarded.cpu)
-		lines = append(lines, atLeast("a forwarded connection, beside the output of a process, "+way.what,
-			output.rate.Median(), forwarded.rate.Median(), 0.6, "MiB/s"))
+		got := b.carry(n,
+			transfer{"output, " + way.what, server, func() { b.receiveOutput(c, n) }},
+			transfer{"forwarded connection, " + way.what, server, func() { b.receiveForwarded(address, n) }})
+		lines = append(lines, atLeast("a forwarded connection, beside the output of a process, "+way.what, got[0].rate, got[1].rate, 0.6, showMiBRate))
 	}
 	return lines
 }

@@ -12,61 +12,54 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// measureIdle measures the cost of an idle server. Nothing makes it release memory: an
-// operator sees the same figure.
-func measureIdle(b *bench) []line {
-	server := b.startServer()
+// measureMemory measures the cost of an idle server, and of what is idle on it. Nothing makes
+// it release memory: an operator sees the same figure.
+func measureMemory(b *bench) []line {
+	server, socketServer := b.startServer(), harness.StartSocketServer(b)
 	b.settle()
-	share := share(server.ProcStat) + share(server.Guardian)
-	b.raw("at rest: %s resident, %s the share of server and guardian", harness.ShowMiB(server.Resident()), harness.ShowMiB(share))
-	lines := []line{within("memory at rest, with the guardian", share, 20<<20, harness.ShowMiB)}
-	c := b.dial(server, "unix")
+	rest := server.Memory("Pss") + server.Guardian.Memory("Pss")
+	b.raw("at rest: %s resident, %s the share of server and guardian", harness.ShowMiB(server.Resident()), harness.ShowMiB(rest))
+	c := b.dial(server, "TCP")
 	b.start(c, benchCommand(harness.TrueCommand))
-	lines = append(lines, idleConnections(b, server)...)
-	return append(lines, idleProcesses(b, server, c)...)
+	harness.StartTrue(b, harness.DialRPC(b, socketServer.URLs[harness.JSONRPC]))
+	b.settle()
+	connection, _ := b.costs(server, b.sizes.connections, func(int) { b.dial(server, "TCP") })
+	socket, _ := b.costs(socketServer, b.sizes.connections, func(int) { harness.DialRPC(b, socketServer.URLs[harness.JSONRPC]) })
+	process, descriptors := b.costs(server, b.sizes.processes, func(int) { b.start(c, benchCommand("/bin/sleep", "600")) })
+	spent := server.CPU() + socketServer.CPU()
+	time.Sleep(b.sizes.idle)
+	spent = server.CPU() + socketServer.CPU() - spent
+	return []line{
+		within("memory at rest, with the guardian", nil, figures{float64(rest)}, 20<<20, showMiB),
+		within("memory per idle connection, gRPC", nil, figures{connection}, 60<<10, showKiB),
+		within("memory per idle connection with its session, JSON-RPC", nil, figures{socket}, 60<<10, showKiB),
+		within("memory per idle process", nil, figures{process}, 40<<10, showKiB),
+		within("descriptors per idle process", nil, figures{descriptors}, 3, showCount),
+		within(fmt.Sprintf("CPU in %v with %d idle processes and %d connections", b.sizes.idle, b.sizes.processes, 2*b.sizes.connections),
+			nil, figures{spent.Seconds()}, 0, showSeconds),
+	}
+}
+
+// costs returns the memory and the descriptors of each of n things on an idle server.
+func (b *bench) costs(server *harness.Peer, n int, add func(i int)) (memory, descriptors float64) {
+	b.Helper()
+	before, opened := server.Resident(), server.Descriptors()
+	for i := range n {
+		add(i)
+	}
+	b.settle()
+	return float64(server.Resident()-before) / float64(n), float64(server.Descriptors()-opened) / float64(n)
 }
 
 // settle waits until a server is idle.
 func (b *bench) settle() { time.Sleep(b.sizes.idle * 3 / 5) }
 
-func idleConnections(b *bench, server *harness.Peer) []line {
-	before := server.Resident()
-	for range b.sizes.connections {
-		b.dial(server, "unix")
-	}
-	b.settle()
-	after := server.Resident()
-	b.raw("%d connections: %s before, %s after", b.sizes.connections, harness.ShowMiB(before), harness.ShowMiB(after))
-	return []line{within("memory per idle connection", (after-before)/int64(b.sizes.connections), 60<<10, showKiB)}
-}
-
-func idleProcesses(b *bench, server *harness.Peer, c *client.Client) []line {
-	// What was started before is over, or counts.
-	b.settle()
-	n := b.sizes.processes
-	before, descriptors := server.Resident(), server.Descriptors()
-	for range n {
-		b.start(c, benchCommand("/bin/sleep", "600"))
-	}
-	b.settle()
-	after, opened := server.Resident(), server.Descriptors()-descriptors
-	b.raw("%d processes: %s and %d descriptors before, %s and %d after", n, harness.ShowMiB(before), descriptors, harness.ShowMiB(after), opened+descriptors)
-	spent := server.CPU()
-	time.Sleep(b.sizes.idle)
-	spent = server.CPU() - spent
-	each := line{what: "descriptors per idle process", ours: fmt.Sprintf("%.2f", float64(opened)/float64(n)),
-		budget: "≤ 3", met: opened <= 3*n}
-	return []line{
-		within("memory per idle process", (after-before)/int64(n), 40<<10, showKiB), each,
-		within(fmt.Sprintf("CPU in %v with %d idle processes and %d connections", b.sizes.idle, n, b.sizes.connections+1), spent, 0, harness.ShowTime),
-	}
-}
-
-// measureFinished measures what remains of processes that have ended and were removed.
+// measureFinished measures what remains of processes that have ended: while their records are
+// kept, and after that.
 func measureFinished(b *bench) []line {
 	const size = 1 << 20
 	server := b.startServer("EXECWIRE_CLOSED_PROCESS_RETENTION=" + b.sizes.retention.String())
-	c := b.dial(server, "unix")
+	c := b.dial(server, "TCP")
 	b.run(c, client.RunOptions{Process: benchCommand(harness.TrueCommand)})
 	before := server.Resident()
 	for range b.sizes.finished {
@@ -77,7 +70,8 @@ func measureFinished(b *bench) []line {
 			b.Fatalf("got %v, %v", got, err)
 		}
 	}
-	peak := server.Resident()
+	b.settle()
+	kept := server.Resident()
 	harness.Eventually(b, "the processes are forgotten", func() bool {
 		list, err := c.Processes().ListProcesses(b.ctx, &execwirev1.ListProcessesRequest{})
 		if err != nil {
@@ -85,13 +79,13 @@ func measureFinished(b *bench) []line {
 		}
 		return len(list.GetProcesses()) == 0
 	})
-	forgotten := server.Resident()
 	time.Sleep(2 * b.sizes.idle)
 	after := server.Resident()
-	b.raw("%d finished processes: %s before, %s at the end of the last, %s when they were forgotten, %s %v later",
-		b.sizes.finished, harness.ShowMiB(before), harness.ShowMiB(peak), harness.ShowMiB(forgotten), harness.ShowMiB(after), 2*b.sizes.idle)
-	return []line{within(fmt.Sprintf("memory left of %d finished processes of 1 MiB, %v after their retention", b.sizes.finished, 2*b.sizes.idle),
-		after-before, 16<<20, harness.ShowMiB)}
+	what := fmt.Sprintf("memory of %d finished processes of 1 MiB", b.sizes.finished)
+	return []line{
+		within(what+", while they are kept", nil, figures{float64(kept - before)}, 16<<20, showMiB),
+		within(fmt.Sprintf("%s, %v after their retention", what, 2*b.sizes.idle), nil, figures{float64(after - before)}, 16<<20, showMiB),
+	}
 }
 
 // stallWriter blocks writes until it is opened.
@@ -111,9 +105,8 @@ func (w *stallWriter) Write(p []byte) (int, error) {
 // measureStalled measures what a server retains for a client that stops reading, and that
 // nothing is lost when it continues.
 func measureStalled(b *bench) []line {
-	const retention = 1 << 20 // the default
 	server := b.startServer()
-	c := b.dial(server, "unix")
+	c := b.dial(server, "TCP")
 	b.run(c, client.RunOptions{Process: benchCommand(harness.TrueCommand)})
 	b.settle()
 	before := server.Resident()
@@ -133,6 +126,11 @@ func measureStalled(b *bench) []line {
 		b.Errorf("%d of %d bytes arrived", w.n, b.sizes.stalledBytes)
 	}
 	b.raw("stalled client: %s before, %s while it stalls, %s after it took all", harness.ShowMiB(before), harness.ShowMiB(peak), harness.ShowMiB(server.Resident()))
-	return []line{within(fmt.Sprintf("memory for a client that stops reading %s, nothing lost", harness.ShowMiB(b.sizes.stalledBytes)),
-		peak-before, retention+2<<20, harness.ShowMiB)}
+	return []line{stalledLine("gRPC", b.sizes.stalledBytes, peak-before)}
+}
+
+// stalledLine is the budget of a client that stops reading: the default retention and 2 MiB.
+func stalledLine(what string, n, grown int64) line {
+	return within(fmt.Sprintf("memory for a client that stops reading %s, nothing lost, %s", harness.ShowMiB(n), what),
+		nil, figures{float64(grown)}, 3<<20, showMiB)
 }

@@ -1,82 +1,53 @@
 package bench
 
 import (
+	"bytes"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"strconv"
-	"syscall"
-	"time"
 
 	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/integration/harness"
 	"github.com/execwire/execwire/internal/testproc"
 )
+
+// The budgets of output and of the server's CPU for it.
+const (
+	outputRatio    = 0.95
+	outputCPURatio = 1.15
+)
+
+// atOnce is how many processes write at once where it is more than one.
+const atOnce = 8
 
 // zeros writes n bytes, a multiple of 64 KiB, as fast as anything does.
 func zeros(n int64) []string {
 	return []string{"/usr/bin/dd", "if=/dev/zero", "bs=64k", "count=" + strconv.FormatInt(n>>16, 10), "status=none"}
 }
 
-// measureOutput compares the output of a process with a bare stream of the same size. The bare
-// stream has no writing process, which matters with few CPUs; a bare stream of a process's
-// output is shown too.
+// outputLines are the budgets of output that was carried after its floor.
+func outputLines(what string, floor, ours transferred) []line {
+	return []line{
+		atLeast("output of "+what, floor.rate, ours.rate, outputRatio, showMiBRate),
+		atMost("server CPU for it", floor.cpu, ours.cpu, outputCPURatio, showCPU),
+	}
+}
+
+// measureOutput compares the output of a process with the shortest relay of one, through our
+// client and through a stock one.
 func measureOutput(b *bench) []line {
 	b.checkOutput()
-	server, bare := b.startServer(), b.startBare()
-	pipe := b.pipeReadCost()
-	var lines []line
-	for _, transport := range harness.PeerTransports {
-		c, conn := b.dial(server, transport), b.dialBare(bare, transport)
-		b.receiveBare(conn, "Output", bareChunk)
-		var floor, relay, ours, own transfers
-		for range b.sizes.outputRounds {
-			floor.add(b, bare, func() { b.receiveBare(conn, "Output", b.sizes.outputBytes) })
-			relay.add(b, bare, func() { b.receiveBare(conn, "Relay", b.sizes.outputBytes) })
-			ours.add(b, server, func() { b.receiveOutput(c, b.sizes.outputBytes) })
-			own.add(b, server, func() { b.receiveOwned(c, b.sizes.outputBytes) })
-		}
-		b.raw("%s, bare stream: %.0f MiB/s, server CPU %.2f s/GiB", transport, floor.rate, floor.cpu)
-		b.raw("%s, bare stream of a process's output: %.0f MiB/s, server CPU %.2f s/GiB", transport, relay.rate, relay.cpu)
-		b.raw("%s, RunProcess: %.0f MiB/s, server CPU %.2f s/GiB", transport, ours.rate, ours.cpu)
-		b.raw("%s, OwnProcess: %.0f MiB/s, server CPU %.2f s/GiB", transport, own.rate, own.cpu)
-		lines = append(lines,
-			atLeast("output of one process to its owner, "+transport, floor.rate.Median(), ours.rate.Median(), 0.85, "MiB/s"),
-			atLeast("the same, beside a bare stream of a process's output, "+transport, relay.rate.Median(), ours.rate.Median(), 0.85, "MiB/s"),
-			cpuLine(transport, pipe, floor.cpu.Median(), ours.cpu.Median()),
-			atLeast("output by `OwnProcess` and calls, "+transport, floor.rate.Median(), own.rate.Median(), 0.85, "MiB/s"))
-	}
-	return lines
-}
-
-func cpuLine(transport string, pipe, bare, ours float64) line {
-	const limit = 0.7
-	return line{
-		what: "server CPU for it, " + transport, ours: fmt.Sprintf("%.2f s/GiB", ours),
-		floor:  fmt.Sprintf("%.2f pipe + %.2f bare stream", pipe, bare),
-		ratio:  fmt.Sprintf("%.2f ×", ours/(pipe+bare)),
-		budget: fmt.Sprintf("≤ %v s/GiB", limit), met: ours <= limit,
-	}
-}
-
-// transfers are the rounds of one way to carry bytes.
-type transfers struct {
-	rate harness.Samples[float64] // MiB/s
-	cpu  harness.Samples[float64] // of the serving process, s/GiB
-}
-
-func (t *transfers) add(b *bench, p *harness.Peer, transfer func()) {
-	t.addBytes(p, b.sizes.outputBytes, transfer)
-}
-
-// addBytes is add of a transfer of n bytes.
-func (t *transfers) addBytes(p *harness.Peer, n int64, transfer func()) {
-	before := p.CPU()
-	took := harness.Timed(transfer)
-	spent := p.CPU() - before
-	t.rate = append(t.rate, float64(n)/(1<<20)/took.Seconds())
-	t.cpu = append(t.cpu, spent.Seconds()/(float64(n)/(1<<30)))
+	server, floor := b.startServer(), b.startFloor()
+	n := b.sizes.outputBytes
+	c, conn := b.dial(server, "TCP"), b.channel(floor, tuned()...)
+	stock, stockConn := execwirev1.NewProcessServiceClient(b.channel(server)), b.channel(floor)
+	got := b.carry(n,
+		transfer{"output, floor", floor, func() { b.runFloor(conn, n, zeros(n)...) }},
+		transfer{"output, RunProcess", server, func() { b.receiveOutput(c, n) }},
+		transfer{"output, floor, stock client", floor, func() { b.runFloor(stockConn, n, zeros(n)...) }},
+		transfer{"output, RunProcess, stock client", server, func() { b.stockRun(stock, n, zeros(n)...) }})
+	return append(outputLines("one process, `RunProcess`", got[0], got[1]),
+		outputLines("one process, `RunProcess`, stock client", got[2], got[3])...)
 }
 
 // receiveOutput runs a process that writes n bytes. The client checks offsets and
@@ -94,7 +65,7 @@ func (b *bench) receiveOutput(c *client.Client, n int64) {
 func (b *bench) checkOutput() {
 	b.Helper()
 	const size = 8<<20 + 17
-	c := b.dial(b.startServer(), "unix")
+	c := b.dial(b.startServer(), "TCP")
 	verifier := testproc.StdoutPattern.NewVerifier()
 	b.run(c, client.RunOptions{
 		Process: benchCommand(testproc.Argv("flood", "-bytes", strconv.Itoa(size))...), Stdout: verifier})
@@ -103,61 +74,84 @@ func (b *bench) checkOutput() {
 	}
 }
 
-func init() { testproc.Register("bench-read-pipe", readPipe) }
+// measureOutputJSON compares the output of processes over one websocket with the shortest
+// relay of it: of one process, and of several at once.
+func measureOutputJSON(b *bench) []line {
+	server, floor := harness.StartSocketServer(b), b.startFloor()
+	b.checkOutputJSON(server)
+	c, socket := harness.DialRPCUnread(b, server.URLs[harness.JSONRPC]), b.floorSocket(floor, "run")
+	n := b.sizes.outputBytes
+	var lines []line
+	for _, processes := range []int{1, atOnce} {
+		argv := zeros(n / int64(processes))
+		got := b.carry(n,
+			transfer{fmt.Sprintf("output of %d over the websocket, floor", processes), floor, func() { b.runSocket(socket, processes, n, argv...) }},
+			transfer{fmt.Sprintf("output of %d over the websocket", processes), server, func() { b.receiveOutputJSON(c, processes, n, argv...) }})
+		what := "one process, JSON-RPC"
+		if processes > 1 {
+			what = fmt.Sprintf("%d processes at once, JSON-RPC", processes)
+		}
+		lines = append(lines, outputLines(what, got[0], got[1])...)
+	}
+	return lines
+}
 
-// pipeReadCost returns the CPU time of a process that only reads output from a pipe, in s/GiB:
-// the other half of the floor.
-func (b *bench) pipeReadCost() float64 {
+// benchMessages carries messages of JSON-RPC.
+type benchMessages interface {
+	Send(opcode byte, message []byte)
+	// Next returns the next message, until the next call.
+	Next() ([]byte, error)
+}
+
+// receiveOutputJSON runs a program so many times at once and checks that the output of all
+// is complete, without decoding it.
+func (b *bench) receiveOutputJSON(c benchMessages, times int, n int64, argv ...string) {
 	b.Helper()
-	var cost harness.Samples[float64]
-	for range b.sizes.outputRounds {
-		argv := testproc.Argv("bench-read-pipe", strconv.FormatInt(b.sizes.outputBytes, 10))
-		out, err := exec.Command(argv[0], argv[1:]...).Output()
+	for range times {
+		c.Send(harness.OpText, fmt.Appendf(nil, `{"id":1,"method":"process/start","params":%s}`,
+			harness.StartParams(harness.ProcessID(), `,"tty":false`, argv...)))
+	}
+	var received int64
+	for closed := 0; closed < times; {
+		m, err := c.Next()
 		if err != nil {
 			b.Fatal(err)
 		}
-		var read, nanoseconds int64
-		if _, err := fmt.Sscan(string(out), &read, &nanoseconds); err != nil || read != b.sizes.outputBytes {
-			b.Fatalf("the pipe gave %q: %v", out, err)
+		if n := chunkBytes(m); n >= 0 {
+			received += int64(n)
+			continue
 		}
-		cost = append(cost, time.Duration(nanoseconds).Seconds()/(float64(read)/(1<<30)))
+		switch {
+		case bytes.Contains(m, []byte(`"process/closed"`)):
+			closed++
+		case !bytes.HasPrefix(m, []byte(`{"id":1,"result"`)) && !bytes.Contains(m, []byte(`"exitCode":0`)):
+			b.Fatalf("got %s", m)
+		}
 	}
-	b.raw("reading a pipe: CPU %.2f s/GiB", cost)
-	return cost.Median()
+	if received != n {
+		b.Fatalf("%d of %d bytes arrived", received, n)
+	}
 }
 
-// readPipe N reads the N bytes that a process writes, and prints the number of bytes and the
-// nanoseconds of CPU used.
-func readPipe(args []string) int {
-	n, err := strconv.ParseInt(args[0], 10, 64)
-	if err != nil {
-		return 1
+// checkOutputJSON checks once that the received output is what was written.
+func (b *bench) checkOutputJSON(server *harness.Peer) {
+	b.Helper()
+	const size = 8<<20 + 17
+	c := harness.DialRPC(b, server.URLs[harness.JSONRPC])
+	id := harness.ProcessID()
+	events, end := c.Follow(id)
+	defer end()
+	c.Call("process/start", harness.StartParams(id, `,"tty":false`, testproc.Argv("flood", "-bytes", fmt.Sprint(size))...))
+	verifier := testproc.StdoutPattern.NewVerifier()
+	for m := range events {
+		if m.Method == "process/closed" {
+			break
+		}
+		if _, err := verifier.Write(m.Params.Chunk); err != nil {
+			b.Fatal(err)
+		}
 	}
-	argv := zeros(n)
-	cmd := exec.Command(argv[0], argv[1:]...)
-	output, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
+	if verifier.Offset() != size {
+		b.Fatalf("%d of %d bytes arrived", verifier.Offset(), size)
 	}
-	var read int64
-	before := ownCPU()
-	for buf := make([]byte, 64<<10); err == nil; {
-		var n int
-		n, err = output.Read(buf)
-		read += int64(n)
-	}
-	spent := ownCPU() - before
-	if wait := cmd.Wait(); err != io.EOF || wait != nil {
-		fmt.Fprintln(os.Stderr, err, wait)
-		return 1
-	}
-	fmt.Println(read, spent.Nanoseconds())
-	return 0
-}
-
-// ownCPU is the CPU time of this process without its children.
-func ownCPU() time.Duration {
-	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // cannot fail with these arguments
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

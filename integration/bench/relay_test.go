@@ -2,9 +2,13 @@ package bench
 
 import (
 	"bytes"
+	"context"
+	"net"
 	"slices"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/integration/harness"
@@ -73,53 +77,58 @@ func (b *bench) dialRelayed(server *harness.Peer) *relayed {
 	return c
 }
 
-// measureRelay compares what goes through a hub with what goes to the same server
-// directly: two websockets, and a process more, in place of one.
+// The budgets of what goes through a hub, beside two websockets and a program between them
+// that passes on their messages.
+const (
+	relayTimeRatio   = 1.5
+	relayOutputRatio = 0.6
+)
+
+// measureRelay compares a hub with a bare hop: for JSON-RPC the messages of the floor, for gRPC
+// its gRPC in the frames of the websockets.
 func measureRelay(b *bench) []line {
-	server := b.startExecutor()
-	direct, relayed := harness.DialRPCUnread(b, server.URLs[harness.JSONRPC]), b.dialRelayed(server)
-	directTimes, relayedTimes := b.askTimes(direct), b.askTimes(relayed)
-	b.rawTimes("fs/getMetadata, websocket", directTimes)
-	b.rawTimes("fs/getMetadata, through the hub", relayedTimes)
-	c, far := b.dial(server, "TCP"), b.dial(server, harness.ThroughHub)
+	server, floor, hop := b.startExecutor(), b.startFloor(), b.startFloor()
+	_, floorAddress, _ := strings.Cut(floor.URLs[harness.JSONRPC], "://")
+	_, hopAddress, _ := strings.Cut(hop.URLs[harness.JSONRPC], "://")
+	through := "hop/" + floorAddress + "/"
+	echo, run := b.floorSocket(hop, through+"echo"), b.floorSocket(hop, through+"run")
+	conn := b.channel(floor, append(tuned(), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		c, err := dialFloorConn(ctx, hopAddress+"/"+through+"grpc")
+		if err != nil {
+			return nil, err
+		}
+		return &frameStream{floorConn: c}, nil
+	}))...)
+	relayed, c := b.dialRelayed(server), b.dial(server, harness.ThroughHub)
 	p := b.startDeaf(c)
-	// Of the principal of the relay, who has processes of its own.
-	alone, away := b.getTimes(c, p), b.getTimes(far, b.startDeaf(far))
-	b.rawTimes("GetProcess, TCP", alone)
-	b.rawTimes("GetProcess, through the hub", away)
-
-	less := *b
-	less.sizes.outputBytes /= 4
-	var directJSON, relayedJSON, directGRPC, relayedGRPC transfers
-	for range min(b.sizes.outputRounds, 3) {
-		directJSON.addBytes(server, less.sizes.outputBytes, func() { less.receiveOutputJSON(direct) })
-		relayedJSON.addBytes(server, less.sizes.outputBytes, func() { less.receiveOutputJSON(relayed) })
-		directGRPC.addBytes(server, less.sizes.outputBytes, func() { less.receiveOutput(c, less.sizes.outputBytes) })
-		relayedGRPC.addBytes(server, less.sizes.outputBytes, func() { less.receiveOutput(far, less.sizes.outputBytes) })
-	}
-	b.raw("output, websocket: %.0f MiB/s, server CPU %.2f s/GiB; through the hub: %.0f MiB/s, %.2f s/GiB",
-		directJSON.rate, directJSON.cpu, relayedJSON.rate, relayedJSON.cpu)
-	b.raw("output, TCP: %.0f MiB/s, server CPU %.2f s/GiB; through the hub: %.0f MiB/s, %.2f s/GiB",
-		directGRPC.rate, directGRPC.cpu, relayedGRPC.rate, relayedGRPC.cpu)
-	return []line{
-		withoutBudget(atMost("small request through a hub, JSON-RPC, beside the websocket, p50", directTimes.Median(), relayedTimes.Median(), 1, harness.ShowTime)),
-		withoutBudget(atMost("the same, gRPC, beside TCP, p50", alone.Median(), away.Median(), 1, harness.ShowTime)),
-		withoutBudget(atLeast("output through a hub, JSON-RPC, beside the websocket", directJSON.rate.Median(), relayedJSON.rate.Median(), 1, "MiB/s")),
-		withoutBudget(atLeast("the same, gRPC, beside TCP", directGRPC.rate.Median(), relayedGRPC.rate.Median(), 1, "MiB/s")),
-	}
-}
-
-// askTimes times a small request.
-func (b *bench) askTimes(c benchMessages) harness.Samples[time.Duration] {
-	b.Helper()
-	var times harness.Samples[time.Duration]
-	for range b.sizes.requests {
-		times = append(times, harness.Timed(func() {
-			c.Send(harness.OpText, []byte(`{"id":1,"method":"fs/getMetadata","params":{"path":"/"}}`))
-			if answer, err := c.Next(); err != nil || !bytes.Contains(answer, []byte(`"isDirectory":true`)) {
-				b.Fatalf("got %s, %v", answer, err)
+	times := b.alternate(b.sizes.requests, 0.5,
+		timed("message through a bare hop", func() {
+			echo.Send(harness.OpText, []byte(statRequest))
+			if m, err := echo.Next(); err != nil || string(m) != statRequest {
+				b.Fatalf("the floor answered %q: %v", m, err)
 			}
-		}))
+		}),
+		timed("fs/getMetadata through the hub", func() {
+			relayed.Send(harness.OpText, []byte(statRequest))
+			if m, err := relayed.Next(); err != nil || !bytes.Contains(m, []byte(`"isDirectory":true`)) {
+				b.Fatalf("got %s, %v", m, err)
+			}
+		}),
+		timed("gRPC message through a bare hop", b.exchangeFloor(conn, "Echo")),
+		timed("GetProcess through the hub", func() { b.get(c, p) }))
+	n := b.sizes.outputBytes / 4
+	got := b.carry(n,
+		transfer{"output through a bare hop", floor, func() { b.runSocket(run, 1, n, zeros(n)...) }},
+		transfer{"output through the hub, JSON-RPC", server, func() { b.receiveOutputJSON(relayed, 1, n, zeros(n)...) }},
+		transfer{"output through a bare hop, gRPC", floor, func() { b.runFloor(conn, n, zeros(n)...) }},
+		transfer{"output through the hub, gRPC", server, func() { b.receiveOutput(c, n) }})
+	return []line{
+		atMost("small request through a hub, JSON-RPC, p50", times[0], times[1], relayTimeRatio, showSeconds),
+		atMost("small request through a hub, gRPC, p50", times[2], times[3], relayTimeRatio, showSeconds),
+		atLeast("output through a hub, JSON-RPC", got[0].rate, got[1].rate, relayOutputRatio, showMiBRate),
+		atLeast("output through a hub, gRPC", got[2].rate, got[3].rate, relayOutputRatio, showMiBRate),
 	}
-	return times
 }
+
+// statRequest is a small request.
+const statRequest = `{"id":1,"method":"fs/getMetadata","params":{"path":"/"}}`

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -17,26 +18,40 @@ import (
 // killed ends a process at once.
 var killed = &execwirev1.Termination{Mode: &execwirev1.Termination_Force{Force: &execwirev1.ForcedTermination{}}}
 
+// smallRequestLimit is the budget of a small request, terminateLimit that of an end, in seconds.
+const (
+	smallRequestLimit = 0.005
+	terminateLimit    = 0.05
+)
+
 // measureSmallRequest shows that requests do not wait for each other, on a connection with a
 // long poll and a blocked write to stdin.
 func measureSmallRequest(b *bench) []line {
-	server := b.startServer()
+	c := b.dial(b.startServer(), "TCP")
+	p := b.startDeaf(c)
+	get := func() { b.get(c, p) }
+	alone := b.alternate(b.sizes.requests, 0.99, timed("GetProcess alone", get))
+	unstick := b.stick(c, p)
+	beside := b.alternate(b.sizes.requests, 0.99, timed("GetProcess beside a long poll and a stuck write", get))
+	unstick()
+	return []line{within("small request beside a long poll and a stuck write, beside alone, gRPC, p99", alone[0], beside[0], smallRequestLimit, showSeconds)}
+}
+
+// measureTerminate times the verified end of a process that has a long poll and a blocked
+// write: alone, and while others are killed; with control groups and without.
+func measureTerminate(b *bench) []line {
 	var lines []line
-	for _, transport := range harness.PeerTransports {
-		c := b.dial(server, transport)
-		p := b.startDeaf(c)
-		alone := b.getTimes(c, p)
-		unstick := b.stick(c, p)
-		beside := b.getTimes(c, p)
-		unstick()
-		b.rawTimes("GetProcess alone, "+transport, alone)
-		b.rawTimes("GetProcess beside a long poll and a stuck write, "+transport, beside)
-		ends := b.terminateTimes(c)
-		b.rawTimes("TerminateProcess beside them, "+transport, ends)
-		l := within("small request beside a long poll and a stuck write, "+transport+", p99", beside.Quantile(0.99), 5*time.Millisecond, harness.ShowTime)
-		l.floor = harness.ShowTime(alone.Quantile(0.99)) + " alone"
-		lines = append(lines, l,
-			within("terminate beside them, "+transport+", p99", ends.Quantile(0.99), 50*time.Millisecond, harness.ShowTime))
+	for _, kind := range []struct {
+		name     string
+		settings []string
+	}{{"control groups", nil}, {"no control groups", []string{"EXECWIRE_CGROUP=off"}}} {
+		c := b.dial(b.startServer(kind.settings...), "TCP")
+		times := b.alternate(b.sizes.terminations, 0.99,
+			way{"terminate, " + kind.name, func() time.Duration { return b.terminateStuck(c) }},
+			way{"terminate while others are killed, " + kind.name, func() time.Duration { return b.terminateAmong(c, b.sizes.others) }})
+		lines = append(lines,
+			within("terminate beside a long poll and a stuck write, "+kind.name+", p99", nil, times[0], terminateLimit, showSeconds),
+			within(fmt.Sprintf("the same while %d others are killed, %s, p99", b.sizes.others, kind.name), nil, times[1], terminateLimit, showSeconds))
 	}
 	return lines
 }
@@ -60,19 +75,13 @@ func (b *bench) start(c *client.Client, request *execwirev1.StartProcessRequest)
 	return started.GetProcess().GetProcessId()
 }
 
-// getTimes times GetProcess.
-func (b *bench) getTimes(c *client.Client, id string) harness.Samples[time.Duration] {
+// get is a small request.
+func (b *bench) get(c *client.Client, id string) {
 	b.Helper()
-	var times harness.Samples[time.Duration]
-	for range b.sizes.requests {
-		times = append(times, harness.Timed(func() {
-			got, err := c.Processes().GetProcess(b.ctx, &execwirev1.GetProcessRequest{ProcessId: id})
-			if err != nil || got.GetProcess().GetState() != execwirev1.ProcessState_PROCESS_STATE_RUNNING {
-				b.Fatalf("got %v, %v", got, err)
-			}
-		}))
+	got, err := c.Processes().GetProcess(b.ctx, &execwirev1.GetProcessRequest{ProcessId: id})
+	if err != nil || got.GetProcess().GetState() != execwirev1.ProcessState_PROCESS_STATE_RUNNING {
+		b.Fatalf("got %v, %v", got, err)
 	}
-	return times
 }
 
 var errUnstuck = errors.New("the measurement is over")
@@ -111,22 +120,36 @@ func (b *bench) stick(c *client.Client, id string) (unstick func()) {
 	}
 }
 
-// terminateTimes times the end of processes that each have a long poll and a blocked write.
-func (b *bench) terminateTimes(c *client.Client) harness.Samples[time.Duration] {
+// terminateStuck times the end of a process that has a long poll and a blocked write.
+func (b *bench) terminateStuck(c *client.Client) time.Duration {
 	b.Helper()
-	var times harness.Samples[time.Duration]
-	for range b.sizes.terminations {
-		id := b.startDeaf(c)
-		unstick := b.stick(c, id)
-		times = append(times, harness.Timed(func() {
-			got, err := c.Processes().TerminateProcess(b.ctx, &execwirev1.TerminateProcessRequest{ProcessId: id, Termination: killed})
-			if err != nil || got.GetExit().GetSignal() == 0 {
-				b.Fatalf("got %v, %v", got, err)
-			}
-		}))
-		unstick()
+	id := b.startDeaf(c)
+	unstick := b.stick(c, id)
+	defer unstick()
+	return harness.Timed(func() { b.terminate(c, id) })
+}
+
+// terminateAmong times one end while n other processes are killed.
+func (b *bench) terminateAmong(c *client.Client, n int) time.Duration {
+	b.Helper()
+	others := make([]string, n)
+	for i := range others {
+		others[i] = b.startDeaf(c)
 	}
-	return times
+	var killing sync.WaitGroup
+	defer killing.Wait()
+	id := b.startDeaf(c)
+	for _, other := range others {
+		killing.Go(func() { b.terminate(c, other) })
+	}
+	return harness.Timed(func() { b.terminate(c, id) })
+}
+
+func (b *bench) terminate(c *client.Client, id string) {
+	got, err := c.Processes().TerminateProcess(b.ctx, &execwirev1.TerminateProcessRequest{ProcessId: id, Termination: killed})
+	if err != nil || got.GetExit().GetSignal() == 0 || !got.GetVerifiedEmpty() {
+		b.Errorf("got %v, %v", got, err) // not Fatal: ends go on in several goroutines
+	}
 }
 
 var _ testing.TB = (*bench)(nil)

@@ -3,15 +3,17 @@ package bench
 import (
 	"fmt"
 	"path/filepath"
-	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// confinedCallRatio limits the time of a confined file call with a running worker, compared
-// with an unconfined one.
-const confinedCallRatio = 2
+// The budgets of a confined file call with a running worker, beside an unconfined one: where
+// everything may be read, and where a workspace may be written.
+const (
+	readOnlyCallRatio  = 2
+	workspaceCallRatio = 2.5
+)
 
 // readOnlyJSON is what harness.ReadOnly is in JSON-RPC.
 const readOnlyJSON = `,"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}]},"network":"restricted"},"windowsSandboxLevel":"disabled"}`
@@ -60,10 +62,10 @@ func measureSandboxedFiles(b *bench) []line {
 	var lines []line
 	for _, kind := range sandboxBackends {
 		path := b.zeroFile(1 << 10)
-		lines = append(lines, b.confinedStats(kind.name, kind.name, path, harness.ReadOnly(), readOnlyJSON)...)
+		lines = append(lines, b.confinedStats(kind.name, kind.name, path, harness.ReadOnly(), readOnlyJSON, readOnlyCallRatio)...)
 		if kind.backend == execwirev1.SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP {
 			dir := filepath.Dir(path)
-			lines = append(lines, b.confinedStats(kind.name, kind.name+", a workspace", path, workspaceWrite(dir), fmt.Sprintf(workspaceJSON, dir))...)
+			lines = append(lines, b.confinedStats(kind.name, kind.name+", a workspace", path, workspaceWrite(dir), fmt.Sprintf(workspaceJSON, dir), workspaceCallRatio)...)
 		}
 	}
 	return lines
@@ -71,9 +73,9 @@ func measureSandboxedFiles(b *bench) []line {
 
 // confinedStats asks for the metadata of a file with a policy, given in both forms,
 // that lets nothing be made in .git beside it.
-func (b *bench) confinedStats(backend, what, path string, policy *execwirev1.SandboxPolicy, policyJSON string) []line {
+func (b *bench) confinedStats(backend, what, path string, policy *execwirev1.SandboxPolicy, policyJSON string, limit float64) []line {
 	setting := "EXECWIRE_SANDBOX_BACKENDS=" + backend
-	files := b.files(b.startServer(setting), "unix")
+	files := execwirev1.NewFileSystemServiceClient(b.channel(b.startServer(setting), tuned()...))
 	stat := func(policy *execwirev1.SandboxPolicy) {
 		response, err := files.GetMetadata(b.ctx, &execwirev1.GetMetadataRequest{Path: path, Sandbox: policy})
 		if err != nil || response.GetMetadata().GetSize() != 1<<10 {
@@ -84,25 +86,18 @@ func (b *bench) confinedStats(backend, what, path string, policy *execwirev1.San
 	if _, err := files.CreateDirectory(b.ctx, protected); err == nil {
 		b.Fatal("the call was not confined")
 	}
-	grpcLine := b.confinedCalls("gRPC, "+what, func() { stat(nil) }, func() { stat(policy) })
+	grpcLine := b.confinedCalls("gRPC, "+what, func() { stat(nil) }, func() { stat(policy) }, limit)
 
 	c := harness.DialRPCUnread(b, harness.StartSocketServer(b, setting).URLs[harness.JSONRPC])
 	ask := func(sandbox string) {
 		ask(c, `{"id":0,"method":"fs/getMetadata","params":{"path":%q%s}}`, "file://"+path, sandbox)
 	}
-	return []line{grpcLine, b.confinedCalls("JSON-RPC, "+what, func() { ask("") }, func() { ask(policyJSON) })}
+	return []line{grpcLine, b.confinedCalls("JSON-RPC, "+what, func() { ask("") }, func() { ask(policyJSON) }, limit)}
 }
 
 // confinedCalls takes two calls in turn.
-func (b *bench) confinedCalls(what string, plain, confined func()) line {
-	plain()
-	confined() // starts the helper
-	floor, ours := harness.Samples[time.Duration]{}, harness.Samples[time.Duration]{}
-	for range b.sizes.requests {
-		floor = append(floor, harness.Timed(plain))
-		ours = append(ours, harness.Timed(confined))
-	}
-	b.rawTimes("call about a file, beside "+what, floor)
-	b.rawTimes("call about a file in a sandbox, "+what, ours)
-	return atMost("call about a file in a sandbox, warm, "+what+", p50", floor.Median(), ours.Median(), confinedCallRatio, harness.ShowTime)
+func (b *bench) confinedCalls(what string, plain, confined func(), limit float64) line {
+	confined() // starts the worker
+	times := b.alternate(b.sizes.requests, 0.5, timed("call about a file, beside "+what, plain), timed("call about a file in a sandbox, "+what, confined))
+	return atMost("call about a file in a sandbox, warm, "+what+", p50", times[0], times[1], limit, showSeconds)
 }

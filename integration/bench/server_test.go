@@ -5,7 +5,6 @@ import (
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/integration/harness"
-	"github.com/execwire/execwire/internal/testproc"
 )
 
 // startServer runs `execwire serve` with settings of the form NAME=VALUE and
@@ -16,13 +15,6 @@ func (b *bench) startServer(settings ...string) *harness.Peer {
 	settings = append(settings, "EXECWIRE_SHUTDOWN_GRACE_PERIOD=0s") // processes that still run are to go
 	return harness.StartPeer(b, settings, harness.Execwire, "serve", "--log-level", "warn",
 		"--listen", "unix://"+socket, "--listen", "tcp://127.0.0.1:0")
-}
-
-// startBare runs the floor: a gRPC server that has nothing behind it.
-func (b *bench) startBare() *harness.Peer {
-	b.Helper()
-	argv := testproc.Argv("bench-bare", filepath.Join(b.TempDir(), "s"))
-	return harness.StartPeer(b, nil, argv[0], argv[1:]...)
 }
 
 // dial connects to a server over a transport until the benchmark ends.

@@ -1,37 +1,40 @@
 package bench
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os/exec"
 	"sync"
-	"time"
 
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// forkExecWait is the floor of a start: the time Go needs to run a process without output and
-// input.
-func (b *bench) forkExecWait() {
-	if err := (&exec.Cmd{Path: harness.TrueCommand, Args: []string{harness.TrueCommand}, Env: []string{"PATH=/usr/bin:/bin"}}).Run(); err != nil {
-		b.Error(err)
+// startRatio is the budget of a start beside the same on the floor.
+const startRatio = 1.25
+
+// measureStart times /bin/true from its start until the client has all of it.
+func measureStart(b *bench) []line {
+	server, socketServer, floor := b.startServer(), harness.StartSocketServer(b), b.startFloor()
+	c, conn := b.dial(server, "TCP"), b.channel(floor, tuned()...)
+	rpc, socket := harness.DialRPCUnread(b, socketServer.URLs[harness.JSONRPC]), b.floorSocket(floor, "run")
+	times := b.alternate(b.sizes.spawns, 0.5,
+		timed("floor, gRPC", func() { b.runFloor(conn, 0, harness.TrueCommand) }),
+		timed("RunProcess", func() { b.runTrue(c) }),
+		timed("StartProcess and WatchProcess", func() { b.watchTrue(c) }),
+		timed("floor, websocket", func() { b.runSocket(socket, 1, 0, harness.TrueCommand) }),
+		timed("process/start to process/closed", func() { b.startTrueAlone(rpc) }))
+	return []line{
+		atMost("start → closed, `RunProcess`, p50", times[0], times[1], startRatio, showSeconds),
+		atMost("start → closed, `StartProcess` and `WatchProcess`, p50", times[0], times[2], startRatio, showSeconds),
+		atMost("start → closed, JSON-RPC, p50", times[3], times[4], startRatio, showSeconds),
 	}
 }
 
-// forkExecListen also reads both outputs through pipes, as every program that forwards output
-// must. It is no row's floor and only shown.
-func (b *bench) forkExecListen() {
-	cmd := &exec.Cmd{Path: harness.TrueCommand, Args: []string{harness.TrueCommand}, Env: []string{"PATH=/usr/bin:/bin"}}
-	cmd.Stdout, cmd.Stderr = &discardCounter{}, &discardCounter{}
-	if err := cmd.Run(); err != nil {
-		b.Error(err)
-	}
-}
-
-// runTrue runs it through RunProcess.
+// runTrue runs the shortest process through RunProcess.
 func (b *bench) runTrue(c *client.Client) {
 	b.run(c, client.RunOptions{Process: benchCommand(harness.TrueCommand)})
 }
@@ -63,56 +66,57 @@ func (b *bench) watchTrue(c *client.Client) {
 	}
 }
 
-// ownTrue runs it through OwnProcess and the calls of an owner.
-func (b *bench) ownTrue(c *client.Client) {
-	b.own(c, benchCommand(harness.TrueCommand)).receive(func([]byte) {})
-}
-
-// measureSpawn measures all ways in turn, so that disturbances affect all of them.
-func measureSpawn(b *bench) []line {
-	server := b.startServer()
-	floor, listen := harness.Samples[time.Duration]{}, harness.Samples[time.Duration]{}
-	run, own, watch := map[string]harness.Samples[time.Duration]{}, map[string]harness.Samples[time.Duration]{}, map[string]harness.Samples[time.Duration]{}
-	clients := map[string]*client.Client{}
-	for _, transport := range harness.PeerTransports {
-		clients[transport] = b.dial(server, transport)
-		b.runTrue(clients[transport])
-	}
-	for range b.sizes.spawns {
-		floor = append(floor, harness.Timed(b.forkExecWait))
-		listen = append(listen, harness.Timed(b.forkExecListen))
-		for t, c := range clients {
-			run[t] = append(run[t], harness.Timed(func() { b.runTrue(c) }))
-			own[t] = append(own[t], harness.Timed(func() { b.ownTrue(c) }))
-			watch[t] = append(watch[t], harness.Timed(func() { b.watchTrue(c) }))
+// startTrueAlone is harness.StartTrue on an otherwise idle connection.
+func (b *bench) startTrueAlone(c *harness.RawRPC) {
+	c.Send(harness.OpText, fmt.Appendf(nil, `{"id":1,"method":"process/start","params":%s}`, harness.StartParams(harness.ProcessID(), `,"tty":false`, harness.TrueCommand)))
+	for _, part := range []string{`{"id":1,"result":{"processId":`, `"exitCode":0`, `"process/closed"`} {
+		if m, err := c.Next(); err != nil || !bytes.Contains(m, []byte(part)) {
+			b.Fatalf("got %s in place of %s: %v", m, part, err)
 		}
 	}
-	b.rawTimes("fork, exec, wait", floor)
-	b.rawTimes("the same with two pipes read", listen)
-	var lines []line
-	for _, t := range harness.PeerTransports {
-		b.rawTimes("RunProcess, "+t, run[t])
-		b.rawTimes("OwnProcess, "+t, own[t])
-		b.rawTimes("StartProcess and WatchProcess, "+t, watch[t])
-		lines = append(lines,
-			atMost("start → closed, `RunProcess`, "+t+", p50", floor.Median(), run[t].Median(), 1.4, harness.ShowTime),
-			atMost("start → closed, `OwnProcess` and calls, "+t+", p50", floor.Median(), own[t].Median(), 1.4, harness.ShowTime),
-			atMost("start → closed, `StartProcess` + `WatchProcess`, "+t+", p50", floor.Median(), watch[t].Median(), 1.4, harness.ShowTime))
-	}
-	return lines
-}
-
-// rawTimes reports the distribution of some times.
-func (b *bench) rawTimes(what string, s harness.Samples[time.Duration]) {
-	b.raw("%s: p10 %s, p50 %s, p90 %s, p99 %s (%d)", what, harness.ShowTime(s.Quantile(0.1)), harness.ShowTime(s.Median()),
-		harness.ShowTime(s.Quantile(0.9)), harness.ShowTime(s.Quantile(0.99)), len(s))
 }
 
 // inFlight is the number of concurrent processes when their rate is measured.
 const inFlight = 64
 
-// spawnRate runs n processes, inFlight at once, and returns how many that is
-// per second.
+// measureRate compares short processes at once with os/exec in the benchmark itself.
+func measureRate(b *bench) []line {
+	server, socketServer := b.startServer(), harness.StartSocketServer(b)
+	c, rpc := b.dial(server, "TCP"), harness.DialRPC(b, socketServer.URLs[harness.JSONRPC])
+	stock := execwirev1.NewProcessServiceClient(b.channel(server))
+	ways := []struct {
+		name string
+		do   func()
+	}{
+		{"os/exec", b.execTrue},
+		{"RunProcess", func() { b.runTrue(c) }},
+		{"RunProcess, stock client", func() { b.stockRun(stock, 0, harness.TrueCommand) }},
+		{"JSON-RPC", func() { harness.StartTrue(b, rpc) }},
+	}
+	rates := make([]figures, len(ways))
+	for range b.sizes.rounds {
+		for i, w := range ways {
+			rates[i] = append(rates[i], spawnRate(b.sizes.rateSpawns, w.do))
+		}
+	}
+	var lines []line
+	for i, w := range ways {
+		b.raw("short processes, %s: %.0f /s", w.name, rates[i])
+		if i > 0 {
+			lines = append(lines, atLeast(fmt.Sprintf("short processes, %d in flight, %s", inFlight, w.name), rates[0], rates[i], 0.75, showRate))
+		}
+	}
+	return lines
+}
+
+// execTrue runs the shortest process with nothing connected.
+func (b *bench) execTrue() {
+	if err := (&exec.Cmd{Path: harness.TrueCommand, Args: []string{harness.TrueCommand}, Env: []string{"PATH=/usr/bin:/bin"}}).Run(); err != nil {
+		b.Error(err)
+	}
+}
+
+// spawnRate runs n processes, inFlight at once, and returns how many that is per second.
 func spawnRate(n int, spawn func()) float64 {
 	work := make(chan struct{}, n)
 	for range n {
@@ -133,23 +137,39 @@ func spawnRate(n int, spawn func()) float64 {
 	return float64(n) / took.Seconds()
 }
 
-func measureSpawnRate(b *bench) []line {
-	var lines []line
-	for _, transport := range harness.PeerTransports {
-		server := b.startServer()
-		c := b.dial(server, transport)
-		floor, listen, ours := harness.Samples[float64]{}, harness.Samples[float64]{}, harness.Samples[float64]{}
-		before := server.CPU()
-		for range b.sizes.rateRounds {
-			floor = append(floor, spawnRate(b.sizes.rateSpawns, b.forkExecWait))
-			listen = append(listen, spawnRate(b.sizes.rateSpawns, b.forkExecListen))
-			ours = append(ours, spawnRate(b.sizes.rateSpawns, func() { b.runTrue(c) }))
-		}
-		spent := (server.CPU() - before) / time.Duration(b.sizes.rateRounds*b.sizes.rateSpawns)
-		b.raw("%s: fork, exec, wait %.0f; with two pipes read %.0f; RunProcess %.0f /s; server CPU %v each",
-			transport, floor, listen, ours, spent)
-		lines = append(lines, atLeast(fmt.Sprintf("short processes, %d in flight, one connection, %s", inFlight, transport),
-			floor.Median(), ours.Median(), 0.75, "/s"))
+// stockRun runs a process that writes n bytes, as a client does that has only the contract:
+// it acknowledges at a quarter of the window, and the end.
+func (b *bench) stockRun(processes execwirev1.ProcessServiceClient, n int64, argv ...string) {
+	b.Helper()
+	stream, err := processes.RunProcess(b.ctx)
+	if err == nil {
+		err = stream.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Start{
+			Start: &execwirev1.RunStart{Process: benchCommand(argv...)}}})
 	}
-	return lines
+	var received, acknowledged, window int64
+	closed := false
+	for err == nil {
+		var m *execwirev1.RunProcessResponse
+		if m, err = stream.Recv(); err != nil {
+			break
+		}
+		if started := m.GetStarted(); started != nil {
+			window = int64(started.GetOutputWindowBytes())
+		}
+		var seq uint64
+		for _, event := range m.GetEvents().GetEvents() {
+			received += int64(len(event.GetOutput().GetData()))
+			closed = closed || event.GetClosed() != nil
+			seq = event.GetSeq()
+		}
+		if closed || received-acknowledged >= window/4 && seq > 0 {
+			acknowledged = received
+			err = stream.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Acknowledge{
+				Acknowledge: &execwirev1.RunAcknowledge{Seq: seq}}})
+		}
+	}
+	// Not Fatal: runs go on in several goroutines.
+	if !errors.Is(err, io.EOF) || !closed || received != n {
+		b.Errorf("the stream ended with %d bytes of %d, closed %t: %v", received, n, closed, err)
+	}
 }

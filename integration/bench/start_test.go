@@ -12,19 +12,12 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// measureFirstAnswer times the way from the start of a server to its first
-// answer. Beside it stands the same program that only says its version.
+// measureFirstAnswer times the way from the start of a server to its first answer. Beside it
+// stands the same program that only prints its version.
 func measureFirstAnswer(b *bench) []line {
-	var floor, ours harness.Samples[time.Duration]
-	for range b.sizes.starts {
-		floor = append(floor, harness.Timed(b.sayVersion))
-		ours = append(ours, b.firstAnswer())
-	}
-	b.rawTimes("execwire version", floor)
-	b.rawTimes("execwire serve to first answer", ours)
-	l := within("first answer after start, p50", ours.Median(), 25*time.Millisecond, harness.ShowTime)
-	l.floor = harness.ShowTime(floor.Median()) + " `execwire version`"
-	return []line{l}
+	times := b.alternate(b.sizes.starts, 0.5,
+		timed("execwire version", b.sayVersion), way{"execwire serve to first answer", b.firstAnswer})
+	return []line{within("first answer after start, beside `execwire version`, p50", times[0], times[1], 0.025, showSeconds)}
 }
 
 func (b *bench) sayVersion() {

@@ -1,11 +1,11 @@
 package bench
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"time"
 
 	"github.com/creack/pty"
 
@@ -17,61 +17,22 @@ import (
 // The child only keeps the terminal open: the echo is the kernel's.
 var terminalChild = []string{"/bin/sleep", "600"}
 
+// echoRatio is the budget of a key beside the shortest server with a terminal.
+const echoRatio = 1.4
+
 // measureTerminal times one key from its write to its echo.
 func measureTerminal(b *bench) []line {
-	server, bare := b.startServer(), b.startBare()
-	terminal := b.openTerminal()
-	var lines []line
-	for _, transport := range harness.PeerTransports {
-		trip := b.bareRoundTrip(b.dialBare(bare, transport))
-		key, end := b.runTerminal(b.dial(server, transport))
-		ownKey, ownEnd := b.ownTerminal(b.dial(server, transport))
-		floor, trips, ours, own := harness.Samples[time.Duration]{}, harness.Samples[time.Duration]{}, harness.Samples[time.Duration]{}, harness.Samples[time.Duration]{}
-		for range b.sizes.echoes {
-			floor = append(floor, harness.Timed(terminal))
-			trips = append(trips, harness.Timed(trip))
-			ours = append(ours, harness.Timed(key))
-			own = append(own, harness.Timed(ownKey))
-		}
-		end()
-		ownEnd()
-		b.rawTimes("terminal in Go", floor)
-		b.rawTimes("bare round trip, "+transport, trips)
-		b.rawTimes("write → echo, "+transport, ours)
-		b.rawTimes("write → echo by OwnProcess, "+transport, own)
-		lines = append(lines, echoLine("write → echo through a terminal, "+transport+", p50", floor, trips, ours),
-			echoLine("the same by `OwnProcess` and `WriteStdin`, "+transport+", p50", floor, trips, own))
-	}
-	return lines
-}
-
-func echoLine(what string, floor, trips, ours harness.Samples[time.Duration]) line {
-	const extra = 30 * time.Microsecond
-	limit := floor.Median() + trips.Median() + extra
-	return line{
-		what: what, ours: harness.ShowTime(ours.Median()),
-		floor:  fmt.Sprintf("%s terminal + %s round trip", harness.ShowTime(floor.Median()), harness.ShowTime(trips.Median())),
-		ratio:  "+ " + harness.ShowTime(ours.Median()-floor.Median()-trips.Median()),
-		budget: fmt.Sprintf("floor + %s", harness.ShowTime(extra)), met: ours.Median() <= limit,
-	}
-}
-
-// openTerminal opens a terminal in this process and returns one key's way.
-func (b *bench) openTerminal() func() {
-	b.Helper()
-	master, end, err := startTerminal()
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(end)
-	buf := make([]byte, 16)
-	return func() {
-		if _, err := master.Write([]byte("x")); err != nil {
-			b.Fatal(err)
-		}
-		if n, err := master.Read(buf); err != nil || n != 1 || buf[0] != 'x' {
-			b.Fatalf("the terminal echoed %q: %v", buf[:n], err)
-		}
+	server, socketServer, floor := b.startServer(), harness.StartSocketServer(b), b.startFloor()
+	key, end := b.runTerminal(b.dial(server, "TCP"))
+	times := b.alternate(b.sizes.echoes, 0.5,
+		timed("terminal, floor, gRPC", b.exchangeFloor(b.channel(floor, tuned()...), "Terminal")),
+		timed("write → echo, RunProcess", key),
+		timed("terminal, floor, websocket", b.floorKey(floor)),
+		timed("write → echo, JSON-RPC", b.keyJSON(socketServer)))
+	end()
+	return []line{
+		atMost("write → echo through a terminal, `RunProcess`, p50", times[0], times[1], echoRatio, showSeconds),
+		atMost("write → echo through a terminal, JSON-RPC, p50", times[2], times[3], echoRatio, showSeconds),
 	}
 }
 
@@ -88,17 +49,12 @@ func startTerminal() (master *os.File, end func(), err error) {
 	}, nil
 }
 
-func terminalRequest() *execwirev1.StartProcessRequest {
-	request := benchCommand(terminalChild...)
-	request.Io = &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Terminal{Terminal: &execwirev1.TerminalIo{}}}
-	return request
-}
-
 // runTerminal opens a terminal on the server and returns one key's way, and
 // what ends it.
 func (b *bench) runTerminal(c *client.Client) (key, end func()) {
 	b.Helper()
-	request := terminalRequest()
+	request := benchCommand(terminalChild...)
+	request.Io = &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Terminal{Terminal: &execwirev1.TerminalIo{}}}
 	keys, input := io.Pipe()
 	echoes := make(chan string, 1)
 	terminate := make(chan *execwirev1.Termination, 1)
@@ -135,6 +91,39 @@ type chanWriter chan<- string
 func (w chanWriter) Write(p []byte) (int, error) {
 	w <- string(p)
 	return len(p), nil
+}
+
+// floorKey opens a terminal on the floor and returns one key's way.
+func (b *bench) floorKey(floor *harness.Peer) func() {
+	socket := b.floorSocket(floor, "terminal")
+	return func() {
+		socket.Send(harness.OpText, []byte("x"))
+		b.expectEcho(socket)
+	}
+}
+
+// keyJSON opens a terminal through JSON-RPC and returns one key's way.
+func (b *bench) keyJSON(server *harness.Peer) func() {
+	c := harness.DialRPCUnread(b, server.URLs[harness.JSONRPC])
+	c.Send(harness.OpText, fmt.Appendf(nil, `{"id":1,"method":"process/start","params":%s}`, harness.StartParams("p", `,"tty":true`, terminalChild...)))
+	if m, err := c.Next(); err != nil || !bytes.Contains(m, []byte(`"result"`)) {
+		b.Fatalf("the start was answered %s: %v", m, err)
+	}
+	writes := 0
+	return func() {
+		writes++
+		c.Send(harness.OpText, fmt.Appendf(nil, `{"id":1,"method":"process/write","params":{"processId":"p","chunk":"eA==","writeId":"%d"}}`, writes))
+		b.expectEcho(c.RawSocket)
+	}
+}
+
+// expectEcho receives the answer to a key, and its echo.
+func (b *bench) expectEcho(s *harness.RawSocket) {
+	for _, part := range []string{`"accepted"`, `"chunk":"eA=="`} {
+		if m, err := s.Next(); err != nil || !bytes.Contains(m, []byte(part)) {
+			b.Fatalf("got %s in place of %s: %v", m, part, err)
+		}
+	}
 }
 
 var _ io.Writer = chanWriter(nil)
