@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 
 # Tools are pinned in tools/go.mod, a module of its own so that none of their
 # dependencies reach ours, and the one from npm in tools/package.json. They are
-# built again only when one of these changes, or Go does
+# built again only when that changes, or Go does
 # (staticcheck refuses code newer than itself). Tests find them through this
 # variable.
 # One kind of build for the checks, the tests and the binaries, so that nothing is compiled
@@ -25,6 +25,7 @@ export GORACE := halt_on_error=1 atexit_sleep_ms=0
 COMPILE := GOGC=400
 export EXECWIRE_TOOLS_DIR ?= $(CURDIR)/.cache/tools
 TOOLS := $(EXECWIRE_TOOLS_DIR)/.built-$(shell go env GOVERSION)
+TOOLS_DOWNLOADED := $(EXECWIRE_TOOLS_DIR)/.downloaded
 BUF := $(EXECWIRE_TOOLS_DIR)/buf
 BASELINE := proto/baseline.binpb
 
@@ -81,12 +82,21 @@ WITHOUT_RACE := cmd/execwire integration/cli integration/conformance integration
 # with it takes 10 ms of a processor to start, this one takes 1, and there are thousands of starts.
 TEST_PROGRAMS := .cache/testprograms
 .PHONY: test
-test: deps bin/execwire bin/execwire-hub $(TEST_PROGRAMS) ## all that CI checks
+test: deps ## all that CI checks
 	scripts/in-parallel test-race test-slow test-typescript test-python check
 
+# Modules, and packages of Debian and npm, take 46 s to come on a fresh machine: the processors
+# compile meanwhile.
 .PHONY: deps
-deps: machine $(TOOLS) ## install what tests need and is missing
-	scripts/install-node-packages sdk/typescript examples/mcp
+deps: ## build and install what tests need and is missing
+	scripts/in-parallel compiled installed
+
+.PHONY: compiled
+compiled: bin/execwire bin/execwire-hub $(TEST_PROGRAMS) $(TOOLS)
+
+.PHONY: installed
+installed: $(TOOLS_DOWNLOADED) machine
+	scripts/install-node-packages tools sdk/typescript examples/mcp
 
 .PHONY: machine
 machine:
@@ -330,7 +340,7 @@ breaking: $(TOOLS) ## hold the protos against the last release
 	$(BUF) breaking --against $(BASELINE)
 
 .PHONY: check-generated
-check-generated: $(TOOLS) ## fail when generated files are not what the protos generate
+check-generated: generators ## fail when generated files are not what the protos generate
 	scripts/check-generated $(BUF)
 
 .PHONY: check-modules
@@ -340,7 +350,7 @@ check-modules:
 
 # Shows that the checks above can fail.
 .PHONY: check-guards
-check-guards: $(TOOLS)
+check-guards: generators
 	scripts/check-guards
 
 # --- make anew -------------------------------------------------------------
@@ -351,7 +361,7 @@ fmt: $(TOOLS) ## format Go and protobuf
 	$(BUF) format --write
 
 .PHONY: generate
-generate: $(TOOLS) ## make gen/ and the descriptors of reflection from the protos
+generate: generators ## make gen/ and the descriptors of reflection from the protos
 	scripts/generate $(BUF)
 
 # After a change of web, and of the SDK for TypeScript or the protos, which are in the bundle.
@@ -375,10 +385,20 @@ baseline: $(TOOLS) ## at a release: remember the protos that must not break
 clean: ## remove binaries, built tools and what came from npm
 	rm -rf bin dist .cache sdk/typescript/{node_modules,src/gen,dist,build} tools/sdk/node_modules examples/mcp/node_modules integration/browser/vite/node_modules
 
+# Early, and beside what compiles: see deps.
+$(TOOLS_DOWNLOADED): tools/go.mod tools/go.sum
+	@mkdir -p $(@D)
+	@go -C tools list -deps tool >/dev/null
+	@touch $@
+
 # What only tools need is compiled without optimization, which takes most of the time.
 TOOL_MODULES := buf.build cel.dev github.com/bufbuild github.com/cncf github.com/envoyproxy github.com/jhump github.com/tetratelabs
-$(TOOLS): tools/go.mod tools/go.sum tools/package-lock.json $(wildcard tools/buf/* tools/typecheck/*)
+$(TOOLS): tools/go.mod tools/go.sum $(wildcard tools/buf/* tools/typecheck/*)
 	@echo 'building the tools of tools/go.mod: about a minute the first time'
 	GOBIN=$(EXECWIRE_TOOLS_DIR) go -C tools install $(TOOL_MODULES:%='-gcflags=%/...=-N -l -dwarf=false') -ldflags='-s -w' tool
-	scripts/install-node-packages tools
 	@touch $@
+
+# The plugin from npm, which generates gen/ts.
+.PHONY: generators
+generators: $(TOOLS)
+	@scripts/install-node-packages tools
