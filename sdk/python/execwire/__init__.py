@@ -20,6 +20,7 @@ from ._forward import Forward
 from ._metadata import FileInfo, FileType
 from ._ports import Port, PortChange, Ports, PortWatch
 from ._process import Process, Terminated
+from ._screen import ScreenWatch
 from ._transfer import Transferred
 from ._upload import Uploaded
 from ._version import __version__
@@ -116,6 +117,7 @@ __all__ = [
     "RestartedError",
     "Sandbox",
     "SandboxError",
+    "ScreenWatch",
     "StartError",
     "StdinClosedError",
     "Stream",

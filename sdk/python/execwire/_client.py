@@ -36,6 +36,7 @@ from ._loop import refuse_in_loop
 from ._owner import OnLost, OnResumed, Owner
 from ._ports import Ports, PortWatch, list_ports
 from ._process import Input, Process, Terminated, graceful, terminate
+from ._screen import ScreenWatch
 from ._tls import TLSFiles
 from ._transport import Transport
 from ._wait import Wait, Waiting, check_port
@@ -454,6 +455,15 @@ class Client:
         )
         answer = self._transport.repeat(lambda: self._transport.processes.GetScreen(request))
         return answer.screen
+
+    def watch_screen(
+        self, id: str, *, session_id: str = "", styles: bool = False
+    ) -> ScreenWatch:
+        """Iterates over what the terminal of a process shows; see ScreenWatch.
+
+        With ``styles`` lines have their styles.
+        """
+        return ScreenWatch(self._transport, session_id, id, styles)
 
     def wait_for(self, id: str, condition: Wait, *, session_id: str = "") -> bytes:
         """Waits until a condition holds; see Wait. Raises TimeoutError if it does not in

@@ -78,6 +78,9 @@ class Processes:
     GetScreen: Unary[
         process_service_pb2.GetScreenRequest, process_service_pb2.GetScreenResponse
     ]
+    WatchScreen: Answers[
+        process_service_pb2.WatchScreenRequest, process_service_pb2.WatchScreenResponse
+    ]
     ResizeTerminal: Unary[
         process_service_pb2.ResizeTerminalRequest, process_service_pb2.ResizeTerminalResponse
     ]

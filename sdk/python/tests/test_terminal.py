@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import pty
@@ -15,6 +16,7 @@ import time
 import unittest
 
 import execwire
+from execwire import aio
 
 from .support import LONG, SDK, Program, TestCase, serve
 
@@ -82,6 +84,36 @@ class ScreenTest(TestCase):
                 client.wait_for("screen", execwire.Wait(screen="never"))
         with self.assertRaises(execwire.UsageError):
             execwire.connect(server.url).wait_for("screen", execwire.Wait("x", screen="x"))
+
+    def test_watch(self) -> None:
+        with execwire.connect(server.url) as client:
+            with client.start(
+                ["sh", "-c", "printf 'first\\r\\n'; read line; printf second"],
+                id="watched", terminal=(3, 20),
+            ) as process:
+                texts, typed = [], False
+                with client.watch_screen("watched") as watch:
+                    for screen in watch:
+                        texts = [line.text for line in screen.lines]
+                        self.assertEqual(len(texts), screen.size.rows)
+                        if texts[0] == "first" and screen.size.rows == 3:
+                            process.resize(4, 20)
+                        elif texts[0] == "first" and not typed:
+                            typed = True
+                            process.write(b"\n")
+                self.assertEqual(texts, ["first", "", "second", ""])
+            with self.assertRaises(execwire.NotFoundError):
+                next(client.watch_screen("none"))
+
+    def test_watch_in_a_task_ends_with_it(self) -> None:
+        async def watch() -> None:
+            async with await aio.connect(server.url) as client:
+                async with await client.start(["cat"], id="in a task", terminal=(3, 20)):
+                    async for screen in client.watch_screen("in a task"):
+                        self.assertEqual([line.text for line in screen.lines], ["", "", ""])
+                        break
+
+        asyncio.run(watch())
 
 
 class Terminal(TestCase):

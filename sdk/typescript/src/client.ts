@@ -22,6 +22,7 @@ import { wasUnsent } from "./link.js";
 import type { Rpc, Stubs } from "./rpc.js";
 import { startRetryTimeoutMs } from "./retry.js";
 import { Run } from "./run.js";
+import { watchScreen } from "./screen.js";
 import { fromRpc } from "./status.js";
 import { stdinClosed } from "./stdin.js";
 import { durationOf, onAbort } from "./time.js";
@@ -250,6 +251,15 @@ export class Client implements AsyncDisposable {
     const request = { ...named(id, options), styles: options.styles ?? false };
     const response = await rpc.repeat((call) => rpc.stubs.processes.getScreen(request, call), options.signal);
     return response.screen as Screen;
+  }
+
+  /**
+   * Iterates over what the terminal of a process shows: at first and after changes, at most 20 times a second,
+   * until the process has closed. Each screen has all lines, with `styles` and their styles. A lost connection is
+   * resumed. Break off the iteration, or abort the signal, to end it.
+   */
+  watchScreen(id: string, options: InSession & { readonly styles?: boolean } = {}): AsyncGenerator<Screen, void, undefined> {
+    return watchScreen(this.shared.rpc, { ...named(id, options), styles: options.styles ?? false }, options.signal);
   }
 
   /** Waits until a process exits, writes or shows what matches, listens on a port or is idle. */

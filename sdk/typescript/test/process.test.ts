@@ -165,6 +165,25 @@ test("a screen has what a terminal shows", async (t) => {
   await p.terminate();
 });
 
+test("a watched screen has all lines after each change, until the process has closed", async (t) => {
+  const c = await client(t);
+  await using p = await c.start(["sh", "-c", "printf 'first\\r\\n'; read line; printf second"], { terminal: { rows: 3, columns: 20 } });
+  let texts: string[] = [];
+  let typed = false;
+  for await (const screen of c.watchScreen(p.id)) {
+    texts = screen.lines.map((line) => line.text);
+    assert.equal(texts.length, screen.size?.rows);
+    if (texts[0] === "first" && screen.size?.rows === 3) {
+      await p.resize({ rows: 4, columns: 20 });
+    } else if (texts[0] === "first" && !typed) {
+      typed = true;
+      await p.write("\n");
+    }
+  }
+  assert.deepEqual(texts, ["first", "", "second", ""]);
+  await assert.rejects(c.watchScreen("none").next(), { reason: "PROCESS_NOT_FOUND" });
+});
+
 test("the input of a terminal ends by its end-of-file character", async (t) => {
   const c = await client(t);
   await using p = await c.start(["cat"], { terminal: true });

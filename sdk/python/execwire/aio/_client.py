@@ -477,6 +477,14 @@ class Client:
             lambda: self._sync.screen(id, session_id=session_id, styles=styles)
         )
 
+    def watch_screen(
+        self, id: str, *, session_id: str = "", styles: bool = False
+    ) -> AsyncIterator[process_service_pb2.Screen]:
+        """Iterates over what the terminal of a process shows, until it has closed."""
+        return iterate(
+            lambda: self._sync.watch_screen(id, session_id=session_id, styles=styles)
+        )
+
     async def wait_for(self, id: str, condition: Wait, *, session_id: str = "") -> bytes:
         """Waits until a condition holds; see execwire.Client.wait_for."""
         waiting = self._sync.waiting(id, condition, session_id)
