@@ -21,6 +21,9 @@ type FollowOptions struct {
 	// Stdout receives stdout or terminal output, Stderr the error output. nil discards
 	// it.
 	Stdout, Stderr io.Writer
+	// Resizes has the sizes of the terminal passed to OnEvent, too, as events without a seq;
+	// after a resumed connection the last one again.
+	Resizes bool
 	// OnEvent is called with every event after it was written, including gaps. An error
 	// ends Follow.
 	OnEvent func(*execwirev1.ProcessEvent) error
@@ -83,7 +86,7 @@ func (f *follower) attempt(ctx context.Context) error {
 		return nil
 	}
 	stream, err := f.client.processes.WatchProcess(ctx, &execwirev1.WatchProcessRequest{
-		SessionId: f.process.SessionID, ProcessId: f.process.ProcessID, AfterSeq: f.events.last})
+		SessionId: f.process.SessionID, ProcessId: f.process.ProcessID, AfterSeq: f.events.last, Resizes: f.options.Resizes})
 	if err != nil {
 		return FromRPC(err)
 	}
@@ -110,6 +113,12 @@ func (f *follower) receive(stream grpc.ServerStreamingClient[execwirev1.WatchPro
 func (f *follower) take(events []*execwirev1.ProcessEvent) error {
 	for _, event := range events {
 		before := f.events.last
+		if event.GetResized() != nil && f.options.OnEvent != nil {
+			if err := f.options.OnEvent(event); err != nil {
+				return err
+			}
+			continue
+		}
 		if _, err := f.events.write(event); err != nil {
 			return err
 		}

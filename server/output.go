@@ -9,9 +9,11 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/screen"
 	"github.com/execwire/execwire/internal/session"
 )
@@ -76,13 +78,35 @@ func (s *processService) WatchProcess(req *execwirev1.WatchProcessRequest, strea
 		return err
 	}
 	defer reader.Close()
+	sizes := process.NewSizes(p, req.GetAfterSeq())
 	err = forward(stream.Context(), p, reader, func(events []*execwirev1.ProcessEvent) error {
+		if req.GetResizes() {
+			events = withSizes(sizes, events)
+		}
 		return stream.Send(&execwirev1.WatchProcessResponse{Events: events})
 	})
 	if err == nil {
 		markSeen(stream.Context(), p)
 	}
 	return err
+}
+
+// withSizes returns the events with the sizes of a terminal in front of those that followed them.
+func withSizes(sizes *process.Sizes, events []*execwirev1.ProcessEvent) []*execwirev1.ProcessEvent {
+	resized := sizes.Until(lastSeq(events))
+	if len(resized) == 0 {
+		return events
+	}
+	all := make([]*execwirev1.ProcessEvent, 0, len(events)+len(resized))
+	for _, e := range events {
+		for ; len(resized) > 0 && resized[0].Seq < e.GetSeq(); resized = resized[1:] {
+			size := resized[0]
+			all = append(all, &execwirev1.ProcessEvent{Event: &execwirev1.ProcessEvent_Resized{Resized: &execwirev1.TerminalResized{
+				Rows: uint32(size.Size.Rows), Columns: uint32(size.Size.Cols), Time: timestamppb.New(size.At)}}})
+		}
+		all = append(all, e)
+	}
+	return all
 }
 
 // lastSeq returns the seq of the last event, or 0 if there is only a gap.

@@ -14,7 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/execwire/execwire/client"
+	casts "github.com/execwire/execwire/client/recording"
 	"github.com/execwire/execwire/cmd/execwire/internal/complete"
+	"github.com/execwire/execwire/cmd/execwire/internal/recording"
 	"github.com/execwire/execwire/cmd/execwire/internal/terminal"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -42,13 +44,18 @@ With --json each event is an object on its own line: seq, event, and for each ev
           (base64), and text if the data is UTF-8
   exited  exit: exit_code or signal, cause, exit_time, wall_seconds
   closed  no more output follows
-  gap     first_available_seq, dropped_bytes, and upper_bound if it may be less`,
+  gap     first_available_seq, dropped_bytes, and upper_bound if it may be less
+
+With --cast the output is a recording in the format of asciinema, with the times at which
+the server read it and the sizes of the terminal: see execwire play and record.`,
 		Example: `  execwire logs build
   execwire logs -t -n 20 build
   execwire logs --since 10m build
   execwire logs -f -c 4096 build
+  execwire logs --cast shell > shell.cast
   execwire logs --json --since-seq 17 build | jq -r .text`,
-		Args: cobra.MatchAll(ids("process", 1), exclusive("stdout", "stderr"), exclusive("tail", "bytes"), nonNegative("tail", "bytes")),
+		Args: cobra.MatchAll(ids("process", 1), exclusive("stdout", "stderr"), exclusive("tail", "bytes"), exclusive("cast", "tail"), exclusive("cast", "bytes"),
+			exclusive("cast", "timestamps"), exclusive("cast", "since"), exclusive("cast", "until"), exclusive("cast", "stdout"), exclusive("cast", "stderr"), exclusive("cast", "json"), nonNegative("tail", "bytes")),
 	}
 	f := command.Flags()
 	follow := f.BoolP("follow", "f", false, "follow the output until the process has closed")
@@ -61,10 +68,17 @@ With --json each event is an object on its own line: seq, event, and for each ev
 	f.BoolVar(&printer.stdout, "stdout", false, "only stdout, or the terminal")
 	f.BoolVar(&printer.stderr, "stderr", false, "only stderr")
 	f.BoolVar(&printer.json, "json", false, "print JSON objects, one per line")
+	var cast recording.Format
+	f.Var(&cast, "cast", "print a recording in the format of asciinema, `v2` (which every player reads) or v3")
+	f.Lookup("cast").NoOptDefVal = "v2"
 	addSynonyms(f, map[string]string{"lines": "tail"})
 	addSessionFlag(command, &process.SessionID)
 	onServer(command, serverUse{persistent: true, completes: complete.Record}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		process.ProcessID = arguments[0]
+		if cast.Version != 0 {
+			_, err := casts.Write(ctx, c, process, std.out, casts.Options{Version: cast.Version, Retained: !*follow})
+			return err
+		}
 		hasLines, hasBytes := f.Changed("tail"), f.Changed("bytes")
 		if hasLines || hasBytes || !*follow {
 			kept := &logTail{bytes: -1, lines: -1}

@@ -10,8 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	"github.com/execwire/execwire/cmd/execwire/internal/console"
 	"github.com/execwire/execwire/cmd/execwire/internal/operate"
+	"github.com/execwire/execwire/cmd/execwire/internal/recording"
 	"github.com/execwire/execwire/internal/buildinfo"
 	"github.com/execwire/execwire/internal/commands"
 )
@@ -182,6 +184,13 @@ Completions for bash, zsh, fish and PowerShell: execwire completion --help.`,
 		},
 		NoArguments: noArguments, Usage: usageError, Out: std.out, Err: std.err,
 	}))
+	root.AddCommand(recording.NewCommands(recording.Program{
+		OnServer: func(command *cobra.Command, do func(context.Context, *client.Client, []string) error) {
+			onServer(command, serverUse{persistent: true, untilSignal: true, completes: complete.Process}, do)
+		},
+		OneProcess: ids("process", 1), Files: paths(1, unlimited), AddSession: addSessionFlag, UntilSignal: untilSignal,
+		Usage: usageError, In: std.in, Out: std.out, Err: std.err,
+	})...)
 	root.AddCommand(
 		newServeCommand(std), newRunCommand(std),
 		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newScreenCommand(std), newWaitCommand(std), newKillCommand(std),

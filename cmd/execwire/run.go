@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/recording"
 	"github.com/execwire/execwire/cmd/execwire/internal/terminal"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -40,6 +41,9 @@ type runFlags struct {
 	replace           bool
 	noWaitDescendants bool
 	confine           sandboxFlags
+	record            string // the file; empty: none
+	recordInput       bool
+	recordFormat      recording.Format
 }
 
 func newRunCommand(std streams) *cobra.Command {
@@ -98,6 +102,11 @@ directory, each --writable (except .git, .agents and .codex in them), TMPDIR and
 /tmp. Both deny the network, unless --network is given. A file has a SandboxPolicy as
 protobuf JSON. A server may require a sandbox, which a request can only restrict
 further. See: execwire doctor.
+
+Recording: --record writes what the process writes, and the sizes of its terminal, to a
+file in the format of asciinema, for execwire play and players of that. It is created with
+mode 0600, and must not exist. With --record-input it also has what is typed, which the
+terminal may not show because it is secret.
 
 Signals: SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed to the process group. When
 the process has exited after one, its descendants are terminated (SIGKILL after 2s),
@@ -190,6 +199,10 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 		"keep descendants running when the process has ended; they end with the server")
 	f.BoolVar(&flags.noWaitDescendants, "no-wait-descendants", false,
 		"do not wait for background processes that keep the output open: terminate them when the process has exited")
+	f.StringVar(&flags.record, "record", "", "record the run in this `file`, in the format of asciinema")
+	f.BoolVar(&flags.recordInput, "record-input", false, "with --record: record the input, too, with all that is secret in it")
+	flags.recordFormat.Version = 2
+	f.Var(&flags.recordFormat, "record-format", recording.FormatHelp)
 	f.StringVar(&flags.json, "json", "", "print JSON: `events`, one object per line, or result, for the end only; with --detach an object with id and pid")
 	f.Lookup("json").NoOptDefVal = jsonEvents
 	addDuration(f, &flags.grace, "grace", 0,
@@ -269,6 +282,10 @@ func checkRun(flags runFlags) error {
 		return fmt.Errorf("--detach %w", errNeedsServer)
 	case flags.detach && flags.hasGrace:
 		return errors.New("--grace is for an owner that is lost, and --detach leaves the process without one")
+	case flags.record == "" && flags.recordInput:
+		return errors.New("--record-input is for --record: name the file of the recording")
+	case flags.record != "" && flags.detach:
+		return errors.New("--record records what passes through this command: leave out --detach, or record the process by execwire record")
 	case flags.json != "" && flags.json != jsonEvents && flags.json != jsonResult:
 		return fmt.Errorf("--json is %q: use --json or --json=result", flags.json)
 	case flags.json == jsonResult && flags.detach:
@@ -307,7 +324,22 @@ func runForeground(ctx context.Context, server *client.Client, flags runFlags, p
 	}
 	how := terminal.Options{In: std.in, Out: std.out, Err: std.err, Terminal: flags.terminal, Stdin: flags.stdin,
 		NoWaitDescendants: flags.noWaitDescendants, GuardianSignals: passed}
-	exit, killed, err := terminal.Run(ctx, options, how, server.Run)
+	run := server.Run
+	if flags.record != "" {
+		tee, err := recording.NewTee(flags.record, flags.recordFormat.Version, process)
+		if err != nil {
+			return &exitError{code: codeFailed, err: fmt.Errorf("--record: %w", err)}
+		}
+		how.OnResize = tee.Resized
+		run = func(ctx context.Context, options client.RunOptions) (client.Exit, error) {
+			exit, err := server.Run(ctx, tee.Wrap(options, flags.terminal, flags.recordInput))
+			if failed := tee.End(exit, err); failed != nil {
+				fmt.Fprintf(std.err, "execwire: the recording %s is not complete: %v\n", flags.record, failed)
+			}
+			return exit, err
+		}
+	}
+	exit, killed, err := terminal.Run(ctx, options, how, run)
 	if errors.Is(err, client.ErrDetached) {
 		return explainAttach(err, process.GetProcessId(), std)
 	}

@@ -2,6 +2,7 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -84,4 +85,55 @@ func waitForScreen(s *harness.Scenario, id string, condition *execwirev1.WaitFor
 		s.Fatal(err)
 	}
 	return response
+}
+
+// A watch that asks for sizes has them in the order of the output, and first the one that was there.
+func TestWatch_Sizes_AreInTheOrderOfTheOutput(t *testing.T) {
+	const terminal = execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL
+	harness.OverTransports(t, func(s *harness.Scenario) {
+		p := s.Run(harness.Shell(`stty -echo; printf ready; read x; stty size; read x; stty size`), harness.WithTerminal(4, 20))
+		p.ExpectOutput(terminal, "ready")
+		for _, rows := range []uint32{6, 7} {
+			resizeTerminal(p, 50, 50) // has no output, so it is left out
+			resizeTerminal(p, rows, 30)
+			p.Write("\n")
+			p.ExpectOutput(terminal, fmt.Sprintf("%d 30\r\n", rows))
+		}
+		p.ExpectEnd(s, 0, 0, execwirev1.ExitCause_EXIT_CAUSE_EXITED)
+		whole, ready := watchWithSizes(s, p.ID, 0)
+		if want := "[4 20]ready[6 30]6 30\r\n[7 30]7 30\r\n"; whole != want {
+			s.Errorf("watched %q, want %q", whole, want)
+		}
+		if rest, _ := watchWithSizes(s, p.ID, ready); rest != "[6 30]6 30\r\n[7 30]7 30\r\n" {
+			s.Errorf("after %d it is %q", ready, rest)
+		}
+	})
+}
+
+// watchWithSizes returns the output of a closed process with the sizes in it, and the seq of the first event
+// with output.
+func watchWithSizes(s *harness.Scenario, id string, after uint64) (text string, first uint64) {
+	s.Helper()
+	stream, err := s.Processes.WatchProcess(s.Ctx, &execwirev1.WatchProcessRequest{ProcessId: id, AfterSeq: after, Resizes: true})
+	if err != nil {
+		s.Fatal(err)
+	}
+	for {
+		message, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return text, first
+		} else if err != nil {
+			s.Fatal(err)
+		}
+		for _, e := range message.GetEvents() {
+			if size := e.GetResized(); size != nil {
+				text += fmt.Sprintf("[%d %d]", size.GetRows(), size.GetColumns())
+			} else if output := e.GetOutput(); output != nil {
+				text += string(output.GetData())
+				if first == 0 {
+					first = e.GetSeq()
+				}
+			}
+		}
+	}
 }

@@ -64,8 +64,13 @@ func (d *duration) Set(text string) error {
 
 // Duration adds a flag for a duration, with a unit or in seconds.
 func Duration(f *pflag.FlagSet, value *time.Duration, name string, otherwise time.Duration, usage string) {
+	DurationP(f, value, name, "", otherwise, usage)
+}
+
+// DurationP is Duration with a short name.
+func DurationP(f *pflag.FlagSet, value *time.Duration, name, short string, otherwise time.Duration, usage string) {
 	*value = otherwise
-	f.Var((*duration)(value), name, usage)
+	f.VarP((*duration)(value), name, short, usage)
 	if otherwise == 0 {
 		f.Lookup(name).DefValue = "" // the help does not show it: usage says what 0 is
 	}

@@ -32,7 +32,7 @@ func openChildIO(spec *Spec) (cio *childIO, err error) {
 		}
 	}()
 	if spec.Terminal != nil {
-		err = cio.openTerminal(spec.Terminal.withDefaults())
+		err = cio.openTerminal(spec.Terminal.WithDefaults())
 	} else {
 		err = cio.openPipes(spec.PipeStdin)
 	}

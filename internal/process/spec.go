@@ -62,7 +62,8 @@ type WindowSize struct {
 	Rows, Cols uint16 // 0: the default
 }
 
-func (w WindowSize) withDefaults() WindowSize {
+// WithDefaults returns the size with the defaults of zero fields.
+func (w WindowSize) WithDefaults() WindowSize {
 	if w.Rows == 0 {
 		w.Rows = 24
 	}

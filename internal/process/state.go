@@ -49,7 +49,8 @@ type ProcessState struct {
 	Cgroup      string
 	CgroupDirty bool // it is not to be reused
 	WindowSize  WindowSize
-	Screen      []byte // output that shows what the terminal shows; nil: nothing
+	Screen      []byte   // output that shows what the terminal shows; nil: nothing
+	Resizes     []Resize // as Process.Resizes returns them
 
 	State     State      // never StateStarting
 	Exit      ExitRecord // valid from StateExited on
@@ -152,7 +153,7 @@ func (s *Supervisor) stateOf(processes []*Process, placeholders map[*Process][]s
 // stateWithin returns the state without that of the root. Called with p.mu and processTracker.mu held.
 func (p *Process) stateWithin() ProcessState {
 	state := ProcessState{
-		Spec: p.spec, Log: p.log.State(), Sandbox: p.sandbox, WindowSize: p.windowSize, Screen: p.terminal.screenState(),
+		Spec: p.spec, Log: p.log.State(), Sandbox: p.sandbox, WindowSize: p.windowSize, Screen: p.terminal.screenState(), Resizes: p.Resizes(0),
 		State: p.state, Exit: p.exit, StartedAt: p.startedAt.Round(0),
 		Silence: time.Since(p.LastOutput()),
 		Cause:   p.cause, Killed: p.killed, KillingRest: p.killingRest, Released: p.released,
@@ -324,7 +325,7 @@ func (p *Process) restoreFiles(saved *ProcessState, closed *os.File) error {
 		}
 	}
 	if p.spec.Terminal != nil {
-		p.terminal = &terminal{master: input, size: p.windowSize}
+		p.terminal = &terminal{master: input, size: p.windowSize, resizes: saved.Resizes}
 		if err := p.restoreScreen(saved.Screen); err != nil {
 			return err
 		}

@@ -311,8 +311,9 @@ func (s *Supervisor) newProcess(spec Spec, c child, cio *childIO, root *trackedR
 		}
 	}
 	if cio.terminal != nil {
-		p.windowSize = spec.Terminal.withDefaults()
+		p.windowSize = spec.Terminal.WithDefaults()
 		p.terminal = &terminal{master: cio.terminal, size: p.windowSize}
+		p.terminal.noteSize(0)
 		p.stdin = s.newStdin(cio.terminal, true)
 		p.addStream(cio.terminal, eventlog.Terminal)
 	} else {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -23,7 +24,75 @@ type terminal struct {
 	mu      sync.Mutex
 	screen  *screen.Screen // nil: nothing was shown, or its size does not fit
 	size    WindowSize
+	resizes []Resize      // the last maxResizes
 	changed chan struct{} // closed at the next change of the screen; nil: nobody waits
+}
+
+// maxResizes is how many resizes of a terminal are remembered.
+const maxResizes = 256
+
+// Resize is a size that a terminal was given.
+type Resize struct {
+	Seq  uint64 // of the last event before it
+	Size WindowSize
+	At   time.Time
+}
+
+// noteSize is called with mu held, after an event, which is 0 before the first one.
+func (t *terminal) noteSize(seq uint64) {
+	if n := len(t.resizes); n > 0 && t.resizes[n-1].Seq == seq {
+		t.resizes = t.resizes[:n-1] // nothing was written in the size
+	}
+	if len(t.resizes) == maxResizes {
+		t.resizes = slices.Delete(t.resizes, 0, 1)
+	}
+	t.resizes = append(t.resizes, Resize{Seq: seq, Size: t.size, At: time.Now()})
+}
+
+// Sizes are the sizes of a terminal in the order of events, each once. It is for one goroutine.
+type Sizes struct {
+	of    resized
+	after uint64
+	last  Resize
+}
+
+// resized is a [Process].
+type resized interface{ Resizes(seq uint64) []Resize }
+
+// NewSizes returns the sizes of the terminal of a process, from the one after the event seq on.
+func NewSizes(of resized, seq uint64) *Sizes { return &Sizes{of: of, after: seq} }
+
+// Until returns the sizes before the event seq that were not returned yet.
+func (s *Sizes) Until(seq uint64) (sizes []Resize) {
+	for _, r := range s.of.Resizes(s.after) {
+		if r.Seq < seq && r != s.last {
+			sizes = append(sizes, r)
+		}
+	}
+	if len(sizes) > 0 {
+		s.last = sizes[len(sizes)-1]
+	}
+	s.after = max(s.after, seq)
+	return sizes
+}
+
+// Resizes returns the sizes that the terminal was given after the event seq, in order, and first the one
+// that it had there. Of sizes with no output between them it has the last one, and of all the last 256.
+// It returns nil without a terminal. It never blocks.
+func (p *Process) Resizes(seq uint64) []Resize {
+	t := p.terminal
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	first := 0
+	for i, r := range t.resizes {
+		if r.Seq <= seq {
+			first = i
+		}
+	}
+	return slices.Clone(t.resizes[first:])
 }
 
 // show makes output part of the screen while it is committed to the log.
@@ -73,7 +142,7 @@ func (t *terminal) control(f func(fd int) error) error {
 }
 
 // resize sets the size; the kernel sends SIGWINCH to the foreground process group.
-func (t *terminal) resize(size WindowSize) error {
+func (t *terminal) resize(size WindowSize, log *eventlog.Log) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.control(func(fd int) error {
@@ -82,6 +151,7 @@ func (t *terminal) resize(size WindowSize) error {
 		return err
 	}
 	t.size = size
+	t.noteSize(log.Stats().LastSeq)
 	switch {
 	case !t.fits():
 		t.screen = nil
@@ -128,10 +198,10 @@ func (p *Process) Resize(size WindowSize) error {
 	if p.terminal == nil {
 		return newError(NotATerminal, "resize terminal", "the process was started without a terminal")
 	}
-	size = size.withDefaults()
+	size = size.WithDefaults()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.terminal.resize(size); err != nil || p.state >= StateExited {
+	if err := p.terminal.resize(size, p.log); err != nil || p.state >= StateExited {
 		return newError(AlreadyExited, "resize terminal", "the process has exited")
 	}
 	p.windowSize = size

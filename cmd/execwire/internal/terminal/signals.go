@@ -183,6 +183,9 @@ func (s *signalForwarder) redraw() {
 func (s *signalForwarder) look() {
 	if size := s.measure(); size != nil && !proto.Equal(size, s.size) {
 		s.size = size
+		if s.how.OnResize != nil {
+			s.how.OnResize(size)
+		}
 		replacePending(s.resize, size)
 	}
 }

@@ -28,6 +28,8 @@ type Options struct {
 	// NoWaitDescendants terminates the descendants of an exited process instead of
 	// waiting for the end of their output.
 	NoWaitDescendants bool
+	// OnResize is called, in another goroutine, with each size that is sent; nil calls nothing.
+	OnResize func(*execwirev1.TerminalSize)
 	// GuardianSignals receives the signals of the guardian of this program; nil without
 	// one.
 	GuardianSignals <-chan syscall.Signal

@@ -348,6 +348,10 @@ const (
 	// The terminal of the process has more cells than the server keeps a screen for: its
 	// size is in the message. Resize it. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_SCREEN_UNAVAILABLE ErrorReason = 150
+	// The server records the terminals of the caller's processes, a recording cannot be
+	// written, and its setting recording_failure is refuse: the process was not started.
+	// FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_RECORDING_FAILED ErrorReason = 151
 )
 
 // Enum value maps for ErrorReason.
@@ -459,6 +463,7 @@ var (
 		133: "ERROR_REASON_PROFILE_IN_PROGRESS",
 		140: "ERROR_REASON_AUDIT_LOG_FAILED",
 		150: "ERROR_REASON_SCREEN_UNAVAILABLE",
+		151: "ERROR_REASON_RECORDING_FAILED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                0,
@@ -567,6 +572,7 @@ var (
 		"ERROR_REASON_PROFILE_IN_PROGRESS":        133,
 		"ERROR_REASON_AUDIT_LOG_FAILED":           140,
 		"ERROR_REASON_SCREEN_UNAVAILABLE":         150,
+		"ERROR_REASON_RECORDING_FAILED":           151,
 	}
 )
 
@@ -601,7 +607,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xc6\x1e\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xea\x1e\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -709,7 +715,8 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x1eERROR_REASON_UPGRADE_NOT_FOUND\x10\x84\x01\x12%\n" +
 	" ERROR_REASON_PROFILE_IN_PROGRESS\x10\x85\x01\x12\"\n" +
 	"\x1dERROR_REASON_AUDIT_LOG_FAILED\x10\x8c\x01\x12$\n" +
-	"\x1fERROR_REASON_SCREEN_UNAVAILABLE\x10\x96\x01\"\x04\b\x1a\x10\x1a\"\x04\b$\x10$*\x1eERROR_REASON_SPOOL_UNAVAILABLE*\x1aERROR_REASON_PROCESS_OWNEDB\xa6\x01\n" +
+	"\x1fERROR_REASON_SCREEN_UNAVAILABLE\x10\x96\x01\x12\"\n" +
+	"\x1dERROR_REASON_RECORDING_FAILED\x10\x97\x01\"\x04\b\x1a\x10\x1a\"\x04\b$\x10$*\x1eERROR_REASON_SPOOL_UNAVAILABLE*\x1aERROR_REASON_PROCESS_OWNEDB\xa6\x01\n" +
 	"\x0fcom.execwire.v1B\n" +
 	"ErrorProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 

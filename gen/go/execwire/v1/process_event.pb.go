@@ -327,7 +327,8 @@ func (Signal) EnumDescriptor() ([]byte, []int) {
 type ProcessEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's number in its process: from 1, without gaps over all kinds. 0 for a
-	// gap, which is not an event of the process but concerns one reader.
+	// gap, which is not an event of the process but concerns one reader, and for resized,
+	// which only readers that asked for it get.
 	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// The event. A reader ignores kinds it does not know.
 	//
@@ -337,6 +338,7 @@ type ProcessEvent struct {
 	//	*ProcessEvent_Exited
 	//	*ProcessEvent_Closed
 	//	*ProcessEvent_Gap
+	//	*ProcessEvent_Resized
 	Event         isProcessEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -422,6 +424,15 @@ func (x *ProcessEvent) GetGap() *OutputGap {
 	return nil
 }
 
+func (x *ProcessEvent) GetResized() *TerminalResized {
+	if x != nil {
+		if x, ok := x.Event.(*ProcessEvent_Resized); ok {
+			return x.Resized
+		}
+	}
+	return nil
+}
+
 type isProcessEvent_Event interface {
 	isProcessEvent_Event()
 }
@@ -447,6 +458,11 @@ type ProcessEvent_Gap struct {
 	Gap *OutputGap `protobuf:"bytes,5,opt,name=gap,proto3,oneof"`
 }
 
+type ProcessEvent_Resized struct {
+	// The terminal was given a size here.
+	Resized *TerminalResized `protobuf:"bytes,6,opt,name=resized,proto3,oneof"`
+}
+
 func (*ProcessEvent_Output) isProcessEvent_Event() {}
 
 func (*ProcessEvent_Exited) isProcessEvent_Event() {}
@@ -454,6 +470,8 @@ func (*ProcessEvent_Exited) isProcessEvent_Event() {}
 func (*ProcessEvent_Closed) isProcessEvent_Event() {}
 
 func (*ProcessEvent_Gap) isProcessEvent_Event() {}
+
+func (*ProcessEvent_Resized) isProcessEvent_Event() {}
 
 // ProcessOutput is bytes that a process wrote. The boundaries between events are fixed
 // when the bytes are read from the process. They are the same for every reader, and
@@ -601,6 +619,72 @@ func (x *OutputGap) GetUpperBound() bool {
 	return false
 }
 
+// TerminalResized is a size that the terminal was given, between the events before and
+// after it. The server remembers the last 256 of a process. Of sizes without an event
+// between them it has only the last one.
+type TerminalResized struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many rows it has.
+	Rows uint32 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	// How many columns it has.
+	Columns uint32 `protobuf:"varint,2,opt,name=columns,proto3" json:"columns,omitempty"`
+	// When it was given, by the clock of the server.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TerminalResized) Reset() {
+	*x = TerminalResized{}
+	mi := &file_execwire_v1_process_event_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TerminalResized) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TerminalResized) ProtoMessage() {}
+
+func (x *TerminalResized) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_event_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TerminalResized.ProtoReflect.Descriptor instead.
+func (*TerminalResized) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *TerminalResized) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *TerminalResized) GetColumns() uint32 {
+	if x != nil {
+		return x.Columns
+	}
+	return 0
+}
+
+func (x *TerminalResized) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
 // ProcessExited carries the exit record.
 type ProcessExited struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -612,7 +696,7 @@ type ProcessExited struct {
 
 func (x *ProcessExited) Reset() {
 	*x = ProcessExited{}
-	mi := &file_execwire_v1_process_event_proto_msgTypes[3]
+	mi := &file_execwire_v1_process_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -624,7 +708,7 @@ func (x *ProcessExited) String() string {
 func (*ProcessExited) ProtoMessage() {}
 
 func (x *ProcessExited) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_event_proto_msgTypes[3]
+	mi := &file_execwire_v1_process_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -637,7 +721,7 @@ func (x *ProcessExited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessExited.ProtoReflect.Descriptor instead.
 func (*ProcessExited) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{3}
+	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ProcessExited) GetExit() *ExitRecord {
@@ -658,7 +742,7 @@ type ProcessClosed struct {
 
 func (x *ProcessClosed) Reset() {
 	*x = ProcessClosed{}
-	mi := &file_execwire_v1_process_event_proto_msgTypes[4]
+	mi := &file_execwire_v1_process_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +754,7 @@ func (x *ProcessClosed) String() string {
 func (*ProcessClosed) ProtoMessage() {}
 
 func (x *ProcessClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_event_proto_msgTypes[4]
+	mi := &file_execwire_v1_process_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +767,7 @@ func (x *ProcessClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessClosed.ProtoReflect.Descriptor instead.
 func (*ProcessClosed) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{4}
+	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ProcessClosed) GetTotals() []*StreamTotal {
@@ -706,7 +790,7 @@ type StreamTotal struct {
 
 func (x *StreamTotal) Reset() {
 	*x = StreamTotal{}
-	mi := &file_execwire_v1_process_event_proto_msgTypes[5]
+	mi := &file_execwire_v1_process_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -718,7 +802,7 @@ func (x *StreamTotal) String() string {
 func (*StreamTotal) ProtoMessage() {}
 
 func (x *StreamTotal) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_event_proto_msgTypes[5]
+	mi := &file_execwire_v1_process_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -731,7 +815,7 @@ func (x *StreamTotal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamTotal.ProtoReflect.Descriptor instead.
 func (*StreamTotal) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{5}
+	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StreamTotal) GetStream() OutputStream {
@@ -780,7 +864,7 @@ type ExitRecord struct {
 
 func (x *ExitRecord) Reset() {
 	*x = ExitRecord{}
-	mi := &file_execwire_v1_process_event_proto_msgTypes[6]
+	mi := &file_execwire_v1_process_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -792,7 +876,7 @@ func (x *ExitRecord) String() string {
 func (*ExitRecord) ProtoMessage() {}
 
 func (x *ExitRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_event_proto_msgTypes[6]
+	mi := &file_execwire_v1_process_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -805,7 +889,7 @@ func (x *ExitRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitRecord.ProtoReflect.Descriptor instead.
 func (*ExitRecord) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{6}
+	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExitRecord) GetStatus() isExitRecord_Status {
@@ -902,7 +986,7 @@ type ResourceUsage struct {
 
 func (x *ResourceUsage) Reset() {
 	*x = ResourceUsage{}
-	mi := &file_execwire_v1_process_event_proto_msgTypes[7]
+	mi := &file_execwire_v1_process_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +998,7 @@ func (x *ResourceUsage) String() string {
 func (*ResourceUsage) ProtoMessage() {}
 
 func (x *ResourceUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_event_proto_msgTypes[7]
+	mi := &file_execwire_v1_process_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +1011,7 @@ func (x *ResourceUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceUsage.ProtoReflect.Descriptor instead.
 func (*ResourceUsage) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{7}
+	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ResourceUsage) GetUserTime() *durationpb.Duration {
@@ -955,13 +1039,14 @@ var File_execwire_v1_process_event_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_process_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1fexecwire/v1/process_event.proto\x12\vexecwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x01\n" +
+	"\x1fexecwire/v1/process_event.proto\x12\vexecwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb1\x02\n" +
 	"\fProcessEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x124\n" +
 	"\x06output\x18\x02 \x01(\v2\x1a.execwire.v1.ProcessOutputH\x00R\x06output\x124\n" +
 	"\x06exited\x18\x03 \x01(\v2\x1a.execwire.v1.ProcessExitedH\x00R\x06exited\x124\n" +
 	"\x06closed\x18\x04 \x01(\v2\x1a.execwire.v1.ProcessClosedH\x00R\x06closed\x12*\n" +
-	"\x03gap\x18\x05 \x01(\v2\x16.execwire.v1.OutputGapH\x00R\x03gapB\a\n" +
+	"\x03gap\x18\x05 \x01(\v2\x16.execwire.v1.OutputGapH\x00R\x03gap\x128\n" +
+	"\aresized\x18\x06 \x01(\v2\x1c.execwire.v1.TerminalResizedH\x00R\aresizedB\a\n" +
 	"\x05event\"\xa7\x01\n" +
 	"\rProcessOutput\x121\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x19.execwire.v1.OutputStreamR\x06stream\x12\x16\n" +
@@ -972,7 +1057,11 @@ const file_execwire_v1_process_event_proto_rawDesc = "" +
 	"\x13first_available_seq\x18\x01 \x01(\x04R\x11firstAvailableSeq\x12#\n" +
 	"\rdropped_bytes\x18\x02 \x01(\x04R\fdroppedBytes\x12\x1f\n" +
 	"\vupper_bound\x18\x03 \x01(\bR\n" +
-	"upperBound\"<\n" +
+	"upperBound\"o\n" +
+	"\x0fTerminalResized\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x18\n" +
+	"\acolumns\x18\x02 \x01(\rR\acolumns\x12.\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"<\n" +
 	"\rProcessExited\x12+\n" +
 	"\x04exit\x18\x01 \x01(\v2\x17.execwire.v1.ExitRecordR\x04exit\"A\n" +
 	"\rProcessClosed\x120\n" +
@@ -1066,7 +1155,7 @@ func file_execwire_v1_process_event_proto_rawDescGZIP() []byte {
 }
 
 var file_execwire_v1_process_event_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_execwire_v1_process_event_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_execwire_v1_process_event_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_execwire_v1_process_event_proto_goTypes = []any{
 	(OutputStream)(0),             // 0: execwire.v1.OutputStream
 	(ExitCause)(0),                // 1: execwire.v1.ExitCause
@@ -1074,36 +1163,39 @@ var file_execwire_v1_process_event_proto_goTypes = []any{
 	(*ProcessEvent)(nil),          // 3: execwire.v1.ProcessEvent
 	(*ProcessOutput)(nil),         // 4: execwire.v1.ProcessOutput
 	(*OutputGap)(nil),             // 5: execwire.v1.OutputGap
-	(*ProcessExited)(nil),         // 6: execwire.v1.ProcessExited
-	(*ProcessClosed)(nil),         // 7: execwire.v1.ProcessClosed
-	(*StreamTotal)(nil),           // 8: execwire.v1.StreamTotal
-	(*ExitRecord)(nil),            // 9: execwire.v1.ExitRecord
-	(*ResourceUsage)(nil),         // 10: execwire.v1.ResourceUsage
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
+	(*TerminalResized)(nil),       // 6: execwire.v1.TerminalResized
+	(*ProcessExited)(nil),         // 7: execwire.v1.ProcessExited
+	(*ProcessClosed)(nil),         // 8: execwire.v1.ProcessClosed
+	(*StreamTotal)(nil),           // 9: execwire.v1.StreamTotal
+	(*ExitRecord)(nil),            // 10: execwire.v1.ExitRecord
+	(*ResourceUsage)(nil),         // 11: execwire.v1.ResourceUsage
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
 }
 var file_execwire_v1_process_event_proto_depIdxs = []int32{
 	4,  // 0: execwire.v1.ProcessEvent.output:type_name -> execwire.v1.ProcessOutput
-	6,  // 1: execwire.v1.ProcessEvent.exited:type_name -> execwire.v1.ProcessExited
-	7,  // 2: execwire.v1.ProcessEvent.closed:type_name -> execwire.v1.ProcessClosed
+	7,  // 1: execwire.v1.ProcessEvent.exited:type_name -> execwire.v1.ProcessExited
+	8,  // 2: execwire.v1.ProcessEvent.closed:type_name -> execwire.v1.ProcessClosed
 	5,  // 3: execwire.v1.ProcessEvent.gap:type_name -> execwire.v1.OutputGap
-	0,  // 4: execwire.v1.ProcessOutput.stream:type_name -> execwire.v1.OutputStream
-	11, // 5: execwire.v1.ProcessOutput.read_time:type_name -> google.protobuf.Timestamp
-	9,  // 6: execwire.v1.ProcessExited.exit:type_name -> execwire.v1.ExitRecord
-	8,  // 7: execwire.v1.ProcessClosed.totals:type_name -> execwire.v1.StreamTotal
-	0,  // 8: execwire.v1.StreamTotal.stream:type_name -> execwire.v1.OutputStream
-	2,  // 9: execwire.v1.ExitRecord.signal:type_name -> execwire.v1.Signal
-	1,  // 10: execwire.v1.ExitRecord.cause:type_name -> execwire.v1.ExitCause
-	11, // 11: execwire.v1.ExitRecord.exit_time:type_name -> google.protobuf.Timestamp
-	12, // 12: execwire.v1.ExitRecord.wall_time:type_name -> google.protobuf.Duration
-	10, // 13: execwire.v1.ExitRecord.usage:type_name -> execwire.v1.ResourceUsage
-	12, // 14: execwire.v1.ResourceUsage.user_time:type_name -> google.protobuf.Duration
-	12, // 15: execwire.v1.ResourceUsage.system_time:type_name -> google.protobuf.Duration
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	6,  // 4: execwire.v1.ProcessEvent.resized:type_name -> execwire.v1.TerminalResized
+	0,  // 5: execwire.v1.ProcessOutput.stream:type_name -> execwire.v1.OutputStream
+	12, // 6: execwire.v1.ProcessOutput.read_time:type_name -> google.protobuf.Timestamp
+	12, // 7: execwire.v1.TerminalResized.time:type_name -> google.protobuf.Timestamp
+	10, // 8: execwire.v1.ProcessExited.exit:type_name -> execwire.v1.ExitRecord
+	9,  // 9: execwire.v1.ProcessClosed.totals:type_name -> execwire.v1.StreamTotal
+	0,  // 10: execwire.v1.StreamTotal.stream:type_name -> execwire.v1.OutputStream
+	2,  // 11: execwire.v1.ExitRecord.signal:type_name -> execwire.v1.Signal
+	1,  // 12: execwire.v1.ExitRecord.cause:type_name -> execwire.v1.ExitCause
+	12, // 13: execwire.v1.ExitRecord.exit_time:type_name -> google.protobuf.Timestamp
+	13, // 14: execwire.v1.ExitRecord.wall_time:type_name -> google.protobuf.Duration
+	11, // 15: execwire.v1.ExitRecord.usage:type_name -> execwire.v1.ResourceUsage
+	13, // 16: execwire.v1.ResourceUsage.user_time:type_name -> google.protobuf.Duration
+	13, // 17: execwire.v1.ResourceUsage.system_time:type_name -> google.protobuf.Duration
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_process_event_proto_init() }
@@ -1116,8 +1208,9 @@ func file_execwire_v1_process_event_proto_init() {
 		(*ProcessEvent_Exited)(nil),
 		(*ProcessEvent_Closed)(nil),
 		(*ProcessEvent_Gap)(nil),
+		(*ProcessEvent_Resized)(nil),
 	}
-	file_execwire_v1_process_event_proto_msgTypes[6].OneofWrappers = []any{
+	file_execwire_v1_process_event_proto_msgTypes[7].OneofWrappers = []any{
 		(*ExitRecord_ExitCode)(nil),
 		(*ExitRecord_Signal)(nil),
 	}
@@ -1127,7 +1220,7 @@ func file_execwire_v1_process_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_process_event_proto_rawDesc), len(file_execwire_v1_process_event_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

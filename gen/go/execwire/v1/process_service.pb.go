@@ -520,7 +520,10 @@ type WatchProcessRequest struct {
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// The seq of the last event the caller has. Beyond the last event of the
 	// process is SEQ_NOT_REACHED.
-	AfterSeq      uint64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
+	AfterSeq uint64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
+	// Whether to send resized events, and first one with the size that the terminal had
+	// after after_seq. It has no effect without a terminal.
+	Resizes       bool `protobuf:"varint,5,opt,name=resizes,proto3" json:"resizes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -574,6 +577,13 @@ func (x *WatchProcessRequest) GetAfterSeq() uint64 {
 		return x.AfterSeq
 	}
 	return 0
+}
+
+func (x *WatchProcessRequest) GetResizes() bool {
+	if x != nil {
+		return x.Resizes
+	}
+	return false
 }
 
 // WatchProcessResponse carries events in seq order.
@@ -2993,13 +3003,14 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x19\n" +
 	"\bowner_id\x18\x03 \x01(\tR\aownerId\"\x17\n" +
-	"\x15DetachProcessResponse\"\x80\x01\n" +
+	"\x15DetachProcessResponse\"\x9a\x01\n" +
 	"\x13WatchProcessRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x1b\n" +
-	"\tafter_seq\x18\x03 \x01(\x04R\bafterSeqJ\x04\b\x04\x10\x05R\blossless\"I\n" +
+	"\tafter_seq\x18\x03 \x01(\x04R\bafterSeq\x12\x18\n" +
+	"\aresizes\x18\x05 \x01(\bR\aresizesJ\x04\b\x04\x10\x05R\blossless\"I\n" +
 	"\x14WatchProcessResponse\x121\n" +
 	"\x06events\x18\x01 \x03(\v2\x19.execwire.v1.ProcessEventR\x06events\"\xcd\x01\n" +
 	"\x11ReadOutputRequest\x12\x1d\n" +

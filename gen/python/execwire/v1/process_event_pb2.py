@@ -15,7 +15,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x65xecwire/v1/process_event.proto\x12\x0b\x65xecwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x01\n\x0cProcessEvent\x12\x10\n\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x34\n\x06output\x18\x02 \x01(\x0b\x32\x1a.execwire.v1.ProcessOutputH\x00R\x06output\x12\x34\n\x06\x65xited\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.ProcessExitedH\x00R\x06\x65xited\x12\x34\n\x06\x63losed\x18\x04 \x01(\x0b\x32\x1a.execwire.v1.ProcessClosedH\x00R\x06\x63losed\x12*\n\x03gap\x18\x05 \x01(\x0b\x32\x16.execwire.v1.OutputGapH\x00R\x03gapB\x07\n\x05\x65vent\"\xa7\x01\n\rProcessOutput\x12\x31\n\x06stream\x18\x01 \x01(\x0e\x32\x19.execwire.v1.OutputStreamR\x06stream\x12\x16\n\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n\x04\x64\x61ta\x18\x03 \x01(\x0cR\x04\x64\x61ta\x12\x37\n\tread_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x08readTime\"\x81\x01\n\tOutputGap\x12.\n\x13\x66irst_available_seq\x18\x01 \x01(\x04R\x11\x66irstAvailableSeq\x12#\n\rdropped_bytes\x18\x02 \x01(\x04R\x0c\x64roppedBytes\x12\x1f\n\x0bupper_bound\x18\x03 \x01(\x08R\nupperBound\"<\n\rProcessExited\x12+\n\x04\x65xit\x18\x01 \x01(\x0b\x32\x17.execwire.v1.ExitRecordR\x04\x65xit\"A\n\rProcessClosed\x12\x30\n\x06totals\x18\x01 \x03(\x0b\x32\x18.execwire.v1.StreamTotalR\x06totals\"V\n\x0bStreamTotal\x12\x31\n\x06stream\x18\x01 \x01(\x0e\x32\x19.execwire.v1.OutputStreamR\x06stream\x12\x14\n\x05\x62ytes\x18\x02 \x01(\x04R\x05\x62ytes\"\xdc\x02\n\nExitRecord\x12\x1d\n\texit_code\x18\x01 \x01(\x05H\x00R\x08\x65xitCode\x12-\n\x06signal\x18\x02 \x01(\x0e\x32\x13.execwire.v1.SignalH\x00R\x06signal\x12,\n\x05\x63\x61use\x18\x03 \x01(\x0e\x32\x16.execwire.v1.ExitCauseR\x05\x63\x61use\x12\x37\n\texit_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x08\x65xitTime\x12\x36\n\twall_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationR\x08wallTime\x12\x30\n\x05usage\x18\x06 \x01(\x0b\x32\x1a.execwire.v1.ResourceUsageR\x05usage\x12%\n\x0esandbox_denied\x18\x07 \x01(\x08R\rsandboxDeniedB\x08\n\x06status\"\xb1\x01\n\rResourceUsage\x12\x36\n\tuser_time\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationR\x08userTime\x12:\n\x0bsystem_time\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationR\nsystemTime\x12,\n\x12max_resident_bytes\x18\x03 \x01(\x04R\x10maxResidentBytes*}\n\x0cOutputStream\x12\x1d\n\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n\x14OUTPUT_STREAM_STDERR\x10\x02\x12\x1a\n\x16OUTPUT_STREAM_TERMINAL\x10\x03*\xd6\x01\n\tExitCause\x12\x1a\n\x16\x45XIT_CAUSE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x45XIT_CAUSE_EXITED\x10\x01\x12\x19\n\x15\x45XIT_CAUSE_TERMINATED\x10\x02\x12\x16\n\x12\x45XIT_CAUSE_TIMEOUT\x10\x03\x12\x14\n\x10\x45XIT_CAUSE_LIMIT\x10\x04\x12\x1e\n\x1a\x45XIT_CAUSE_SERVER_SHUTDOWN\x10\x05\x12\x13\n\x0f\x45XIT_CAUSE_LOST\x10\x06\x12\x18\n\x14\x45XIT_CAUSE_NO_OUTPUT\x10\x07*\xaa\x04\n\x06Signal\x12\x16\n\x12SIGNAL_UNSPECIFIED\x10\x00\x12\x0e\n\nSIGNAL_HUP\x10\x01\x12\x0e\n\nSIGNAL_INT\x10\x02\x12\x0f\n\x0bSIGNAL_QUIT\x10\x03\x12\x0e\n\nSIGNAL_ILL\x10\x04\x12\x0f\n\x0bSIGNAL_TRAP\x10\x05\x12\x0f\n\x0bSIGNAL_ABRT\x10\x06\x12\x0e\n\nSIGNAL_BUS\x10\x07\x12\x0e\n\nSIGNAL_FPE\x10\x08\x12\x0f\n\x0bSIGNAL_KILL\x10\t\x12\x0f\n\x0bSIGNAL_USR1\x10\n\x12\x0f\n\x0bSIGNAL_SEGV\x10\x0b\x12\x0f\n\x0bSIGNAL_USR2\x10\x0c\x12\x0f\n\x0bSIGNAL_PIPE\x10\r\x12\x0f\n\x0bSIGNAL_ALRM\x10\x0e\x12\x0f\n\x0bSIGNAL_TERM\x10\x0f\x12\x11\n\rSIGNAL_STKFLT\x10\x10\x12\x0f\n\x0bSIGNAL_CHLD\x10\x11\x12\x0f\n\x0bSIGNAL_CONT\x10\x12\x12\x0f\n\x0bSIGNAL_STOP\x10\x13\x12\x0f\n\x0bSIGNAL_TSTP\x10\x14\x12\x0f\n\x0bSIGNAL_TTIN\x10\x15\x12\x0f\n\x0bSIGNAL_TTOU\x10\x16\x12\x0e\n\nSIGNAL_URG\x10\x17\x12\x0f\n\x0bSIGNAL_XCPU\x10\x18\x12\x0f\n\x0bSIGNAL_XFSZ\x10\x19\x12\x11\n\rSIGNAL_VTALRM\x10\x1a\x12\x0f\n\x0bSIGNAL_PROF\x10\x1b\x12\x10\n\x0cSIGNAL_WINCH\x10\x1c\x12\r\n\tSIGNAL_IO\x10\x1d\x12\x0e\n\nSIGNAL_PWR\x10\x1e\x12\x0e\n\nSIGNAL_SYS\x10\x1f\x42\xad\x01\n\x0f\x63om.execwire.v1B\x11ProcessEventProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x65xecwire/v1/process_event.proto\x12\x0b\x65xecwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb1\x02\n\x0cProcessEvent\x12\x10\n\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x34\n\x06output\x18\x02 \x01(\x0b\x32\x1a.execwire.v1.ProcessOutputH\x00R\x06output\x12\x34\n\x06\x65xited\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.ProcessExitedH\x00R\x06\x65xited\x12\x34\n\x06\x63losed\x18\x04 \x01(\x0b\x32\x1a.execwire.v1.ProcessClosedH\x00R\x06\x63losed\x12*\n\x03gap\x18\x05 \x01(\x0b\x32\x16.execwire.v1.OutputGapH\x00R\x03gap\x12\x38\n\x07resized\x18\x06 \x01(\x0b\x32\x1c.execwire.v1.TerminalResizedH\x00R\x07resizedB\x07\n\x05\x65vent\"\xa7\x01\n\rProcessOutput\x12\x31\n\x06stream\x18\x01 \x01(\x0e\x32\x19.execwire.v1.OutputStreamR\x06stream\x12\x16\n\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n\x04\x64\x61ta\x18\x03 \x01(\x0cR\x04\x64\x61ta\x12\x37\n\tread_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x08readTime\"\x81\x01\n\tOutputGap\x12.\n\x13\x66irst_available_seq\x18\x01 \x01(\x04R\x11\x66irstAvailableSeq\x12#\n\rdropped_bytes\x18\x02 \x01(\x04R\x0c\x64roppedBytes\x12\x1f\n\x0bupper_bound\x18\x03 \x01(\x08R\nupperBound\"o\n\x0fTerminalResized\x12\x12\n\x04rows\x18\x01 \x01(\rR\x04rows\x12\x18\n\x07\x63olumns\x18\x02 \x01(\rR\x07\x63olumns\x12.\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x04time\"<\n\rProcessExited\x12+\n\x04\x65xit\x18\x01 \x01(\x0b\x32\x17.execwire.v1.ExitRecordR\x04\x65xit\"A\n\rProcessClosed\x12\x30\n\x06totals\x18\x01 \x03(\x0b\x32\x18.execwire.v1.StreamTotalR\x06totals\"V\n\x0bStreamTotal\x12\x31\n\x06stream\x18\x01 \x01(\x0e\x32\x19.execwire.v1.OutputStreamR\x06stream\x12\x14\n\x05\x62ytes\x18\x02 \x01(\x04R\x05\x62ytes\"\xdc\x02\n\nExitRecord\x12\x1d\n\texit_code\x18\x01 \x01(\x05H\x00R\x08\x65xitCode\x12-\n\x06signal\x18\x02 \x01(\x0e\x32\x13.execwire.v1.SignalH\x00R\x06signal\x12,\n\x05\x63\x61use\x18\x03 \x01(\x0e\x32\x16.execwire.v1.ExitCauseR\x05\x63\x61use\x12\x37\n\texit_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x08\x65xitTime\x12\x36\n\twall_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationR\x08wallTime\x12\x30\n\x05usage\x18\x06 \x01(\x0b\x32\x1a.execwire.v1.ResourceUsageR\x05usage\x12%\n\x0esandbox_denied\x18\x07 \x01(\x08R\rsandboxDeniedB\x08\n\x06status\"\xb1\x01\n\rResourceUsage\x12\x36\n\tuser_time\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationR\x08userTime\x12:\n\x0bsystem_time\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationR\nsystemTime\x12,\n\x12max_resident_bytes\x18\x03 \x01(\x04R\x10maxResidentBytes*}\n\x0cOutputStream\x12\x1d\n\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n\x14OUTPUT_STREAM_STDERR\x10\x02\x12\x1a\n\x16OUTPUT_STREAM_TERMINAL\x10\x03*\xd6\x01\n\tExitCause\x12\x1a\n\x16\x45XIT_CAUSE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x45XIT_CAUSE_EXITED\x10\x01\x12\x19\n\x15\x45XIT_CAUSE_TERMINATED\x10\x02\x12\x16\n\x12\x45XIT_CAUSE_TIMEOUT\x10\x03\x12\x14\n\x10\x45XIT_CAUSE_LIMIT\x10\x04\x12\x1e\n\x1a\x45XIT_CAUSE_SERVER_SHUTDOWN\x10\x05\x12\x13\n\x0f\x45XIT_CAUSE_LOST\x10\x06\x12\x18\n\x14\x45XIT_CAUSE_NO_OUTPUT\x10\x07*\xaa\x04\n\x06Signal\x12\x16\n\x12SIGNAL_UNSPECIFIED\x10\x00\x12\x0e\n\nSIGNAL_HUP\x10\x01\x12\x0e\n\nSIGNAL_INT\x10\x02\x12\x0f\n\x0bSIGNAL_QUIT\x10\x03\x12\x0e\n\nSIGNAL_ILL\x10\x04\x12\x0f\n\x0bSIGNAL_TRAP\x10\x05\x12\x0f\n\x0bSIGNAL_ABRT\x10\x06\x12\x0e\n\nSIGNAL_BUS\x10\x07\x12\x0e\n\nSIGNAL_FPE\x10\x08\x12\x0f\n\x0bSIGNAL_KILL\x10\t\x12\x0f\n\x0bSIGNAL_USR1\x10\n\x12\x0f\n\x0bSIGNAL_SEGV\x10\x0b\x12\x0f\n\x0bSIGNAL_USR2\x10\x0c\x12\x0f\n\x0bSIGNAL_PIPE\x10\r\x12\x0f\n\x0bSIGNAL_ALRM\x10\x0e\x12\x0f\n\x0bSIGNAL_TERM\x10\x0f\x12\x11\n\rSIGNAL_STKFLT\x10\x10\x12\x0f\n\x0bSIGNAL_CHLD\x10\x11\x12\x0f\n\x0bSIGNAL_CONT\x10\x12\x12\x0f\n\x0bSIGNAL_STOP\x10\x13\x12\x0f\n\x0bSIGNAL_TSTP\x10\x14\x12\x0f\n\x0bSIGNAL_TTIN\x10\x15\x12\x0f\n\x0bSIGNAL_TTOU\x10\x16\x12\x0e\n\nSIGNAL_URG\x10\x17\x12\x0f\n\x0bSIGNAL_XCPU\x10\x18\x12\x0f\n\x0bSIGNAL_XFSZ\x10\x19\x12\x11\n\rSIGNAL_VTALRM\x10\x1a\x12\x0f\n\x0bSIGNAL_PROF\x10\x1b\x12\x10\n\x0cSIGNAL_WINCH\x10\x1c\x12\r\n\tSIGNAL_IO\x10\x1d\x12\x0e\n\nSIGNAL_PWR\x10\x1e\x12\x0e\n\nSIGNAL_SYS\x10\x1f\x42\xad\x01\n\x0f\x63om.execwire.v1B\x11ProcessEventProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'execwire.v1.process_event_pb2', globals())
@@ -23,26 +23,28 @@ if _descriptor._USE_C_DESCRIPTORS == False:
 
   DESCRIPTOR._options = None
   DESCRIPTOR._serialized_options = b'\n\017com.execwire.v1B\021ProcessEventProtoP\001Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\242\002\003EXX\252\002\013Execwire.V1\312\002\013Execwire\\V1\342\002\027Execwire\\V1\\GPBMetadata\352\002\014Execwire::V1'
-  _OUTPUTSTREAM._serialized_start=1413
-  _OUTPUTSTREAM._serialized_end=1538
-  _EXITCAUSE._serialized_start=1541
-  _EXITCAUSE._serialized_end=1755
-  _SIGNAL._serialized_start=1758
-  _SIGNAL._serialized_end=2312
+  _OUTPUTSTREAM._serialized_start=1584
+  _OUTPUTSTREAM._serialized_end=1709
+  _EXITCAUSE._serialized_start=1712
+  _EXITCAUSE._serialized_end=1926
+  _SIGNAL._serialized_start=1929
+  _SIGNAL._serialized_end=2483
   _PROCESSEVENT._serialized_start=114
-  _PROCESSEVENT._serialized_end=361
-  _PROCESSOUTPUT._serialized_start=364
-  _PROCESSOUTPUT._serialized_end=531
-  _OUTPUTGAP._serialized_start=534
-  _OUTPUTGAP._serialized_end=663
-  _PROCESSEXITED._serialized_start=665
-  _PROCESSEXITED._serialized_end=725
-  _PROCESSCLOSED._serialized_start=727
-  _PROCESSCLOSED._serialized_end=792
-  _STREAMTOTAL._serialized_start=794
-  _STREAMTOTAL._serialized_end=880
-  _EXITRECORD._serialized_start=883
-  _EXITRECORD._serialized_end=1231
-  _RESOURCEUSAGE._serialized_start=1234
-  _RESOURCEUSAGE._serialized_end=1411
+  _PROCESSEVENT._serialized_end=419
+  _PROCESSOUTPUT._serialized_start=422
+  _PROCESSOUTPUT._serialized_end=589
+  _OUTPUTGAP._serialized_start=592
+  _OUTPUTGAP._serialized_end=721
+  _TERMINALRESIZED._serialized_start=723
+  _TERMINALRESIZED._serialized_end=834
+  _PROCESSEXITED._serialized_start=836
+  _PROCESSEXITED._serialized_end=896
+  _PROCESSCLOSED._serialized_start=898
+  _PROCESSCLOSED._serialized_end=963
+  _STREAMTOTAL._serialized_start=965
+  _STREAMTOTAL._serialized_end=1051
+  _EXITRECORD._serialized_start=1054
+  _EXITRECORD._serialized_end=1402
+  _RESOURCEUSAGE._serialized_start=1405
+  _RESOURCEUSAGE._serialized_end=1582
 # @@protoc_insertion_point(module_scope)

@@ -87,18 +87,20 @@ class ProcessClosed(_message.Message):
     def __init__(self, totals: _Optional[_Iterable[_Union[StreamTotal, _Mapping]]] = ...) -> None: ...
 
 class ProcessEvent(_message.Message):
-    __slots__ = ["closed", "exited", "gap", "output", "seq"]
+    __slots__ = ["closed", "exited", "gap", "output", "resized", "seq"]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     EXITED_FIELD_NUMBER: _ClassVar[int]
     GAP_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    RESIZED_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
     closed: ProcessClosed
     exited: ProcessExited
     gap: OutputGap
     output: ProcessOutput
+    resized: TerminalResized
     seq: int
-    def __init__(self, seq: _Optional[int] = ..., output: _Optional[_Union[ProcessOutput, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., closed: _Optional[_Union[ProcessClosed, _Mapping]] = ..., gap: _Optional[_Union[OutputGap, _Mapping]] = ...) -> None: ...
+    def __init__(self, seq: _Optional[int] = ..., output: _Optional[_Union[ProcessOutput, _Mapping]] = ..., exited: _Optional[_Union[ProcessExited, _Mapping]] = ..., closed: _Optional[_Union[ProcessClosed, _Mapping]] = ..., gap: _Optional[_Union[OutputGap, _Mapping]] = ..., resized: _Optional[_Union[TerminalResized, _Mapping]] = ...) -> None: ...
 
 class ProcessExited(_message.Message):
     __slots__ = ["exit"]
@@ -135,6 +137,16 @@ class StreamTotal(_message.Message):
     bytes: int
     stream: OutputStream
     def __init__(self, stream: _Optional[_Union[OutputStream, str]] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class TerminalResized(_message.Message):
+    __slots__ = ["columns", "rows", "time"]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    columns: int
+    rows: int
+    time: _timestamp_pb2.Timestamp
+    def __init__(self, rows: _Optional[int] = ..., columns: _Optional[int] = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class OutputStream(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []

@@ -374,14 +374,16 @@ class WaitProcessResponse(_message.Message):
     def __init__(self, satisfied: bool = ..., process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ..., match: _Optional[_Union[PatternMatch, _Mapping]] = ..., screen: _Optional[_Union[Screen, _Mapping]] = ...) -> None: ...
 
 class WatchProcessRequest(_message.Message):
-    __slots__ = ["after_seq", "process_id", "session_id"]
+    __slots__ = ["after_seq", "process_id", "resizes", "session_id"]
     AFTER_SEQ_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    RESIZES_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     after_seq: int
     process_id: str
+    resizes: bool
     session_id: str
-    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., after_seq: _Optional[int] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., after_seq: _Optional[int] = ..., resizes: bool = ...) -> None: ...
 
 class WatchProcessResponse(_message.Message):
     __slots__ = ["events"]

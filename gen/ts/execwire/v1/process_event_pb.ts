@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file execwire/v1/process_event.proto.
  */
 export const file_execwire_v1_process_event: GenFile = /*@__PURE__*/
-  fileDesc("Ch9leGVjd2lyZS92MS9wcm9jZXNzX2V2ZW50LnByb3RvEgtleGVjd2lyZS52MSLVAQoMUHJvY2Vzc0V2ZW50EgsKA3NlcRgBIAEoBBIsCgZvdXRwdXQYAiABKAsyGi5leGVjd2lyZS52MS5Qcm9jZXNzT3V0cHV0SAASLAoGZXhpdGVkGAMgASgLMhouZXhlY3dpcmUudjEuUHJvY2Vzc0V4aXRlZEgAEiwKBmNsb3NlZBgEIAEoCzIaLmV4ZWN3aXJlLnYxLlByb2Nlc3NDbG9zZWRIABIlCgNnYXAYBSABKAsyFi5leGVjd2lyZS52MS5PdXRwdXRHYXBIAEIHCgVldmVudCKHAQoNUHJvY2Vzc091dHB1dBIpCgZzdHJlYW0YASABKA4yGS5leGVjd2lyZS52MS5PdXRwdXRTdHJlYW0SDgoGb2Zmc2V0GAIgASgEEgwKBGRhdGEYAyABKAwSLQoJcmVhZF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJUCglPdXRwdXRHYXASGwoTZmlyc3RfYXZhaWxhYmxlX3NlcRgBIAEoBBIVCg1kcm9wcGVkX2J5dGVzGAIgASgEEhMKC3VwcGVyX2JvdW5kGAMgASgIIjYKDVByb2Nlc3NFeGl0ZWQSJQoEZXhpdBgBIAEoCzIXLmV4ZWN3aXJlLnYxLkV4aXRSZWNvcmQiOQoNUHJvY2Vzc0Nsb3NlZBIoCgZ0b3RhbHMYASADKAsyGC5leGVjd2lyZS52MS5TdHJlYW1Ub3RhbCJHCgtTdHJlYW1Ub3RhbBIpCgZzdHJlYW0YASABKA4yGS5leGVjd2lyZS52MS5PdXRwdXRTdHJlYW0SDQoFYnl0ZXMYAiABKAQimQIKCkV4aXRSZWNvcmQSEwoJZXhpdF9jb2RlGAEgASgFSAASJQoGc2lnbmFsGAIgASgOMhMuZXhlY3dpcmUudjEuU2lnbmFsSAASJQoFY2F1c2UYAyABKA4yFi5leGVjd2lyZS52MS5FeGl0Q2F1c2USLQoJZXhpdF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCgl3YWxsX3RpbWUYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKQoFdXNhZ2UYBiABKAsyGi5leGVjd2lyZS52MS5SZXNvdXJjZVVzYWdlEhYKDnNhbmRib3hfZGVuaWVkGAcgASgIQggKBnN0YXR1cyKJAQoNUmVzb3VyY2VVc2FnZRIsCgl1c2VyX3RpbWUYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLgoLc3lzdGVtX3RpbWUYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGgoSbWF4X3Jlc2lkZW50X2J5dGVzGAMgASgEKn0KDE91dHB1dFN0cmVhbRIdChlPVVRQVVRfU1RSRUFNX1VOU1BFQ0lGSUVEEAASGAoUT1VUUFVUX1NUUkVBTV9TVERPVVQQARIYChRPVVRQVVRfU1RSRUFNX1NUREVSUhACEhoKFk9VVFBVVF9TVFJFQU1fVEVSTUlOQUwQAyrWAQoJRXhpdENhdXNlEhoKFkVYSVRfQ0FVU0VfVU5TUEVDSUZJRUQQABIVChFFWElUX0NBVVNFX0VYSVRFRBABEhkKFUVYSVRfQ0FVU0VfVEVSTUlOQVRFRBACEhYKEkVYSVRfQ0FVU0VfVElNRU9VVBADEhQKEEVYSVRfQ0FVU0VfTElNSVQQBBIeChpFWElUX0NBVVNFX1NFUlZFUl9TSFVURE9XThAFEhMKD0VYSVRfQ0FVU0VfTE9TVBAGEhgKFEVYSVRfQ0FVU0VfTk9fT1VUUFVUEAcqqgQKBlNpZ25hbBIWChJTSUdOQUxfVU5TUEVDSUZJRUQQABIOCgpTSUdOQUxfSFVQEAESDgoKU0lHTkFMX0lOVBACEg8KC1NJR05BTF9RVUlUEAMSDgoKU0lHTkFMX0lMTBAEEg8KC1NJR05BTF9UUkFQEAUSDwoLU0lHTkFMX0FCUlQQBhIOCgpTSUdOQUxfQlVTEAcSDgoKU0lHTkFMX0ZQRRAIEg8KC1NJR05BTF9LSUxMEAkSDwoLU0lHTkFMX1VTUjEQChIPCgtTSUdOQUxfU0VHVhALEg8KC1NJR05BTF9VU1IyEAwSDwoLU0lHTkFMX1BJUEUQDRIPCgtTSUdOQUxfQUxSTRAOEg8KC1NJR05BTF9URVJNEA8SEQoNU0lHTkFMX1NUS0ZMVBAQEg8KC1NJR05BTF9DSExEEBESDwoLU0lHTkFMX0NPTlQQEhIPCgtTSUdOQUxfU1RPUBATEg8KC1NJR05BTF9UU1RQEBQSDwoLU0lHTkFMX1RUSU4QFRIPCgtTSUdOQUxfVFRPVRAWEg4KClNJR05BTF9VUkcQFxIPCgtTSUdOQUxfWENQVRAYEg8KC1NJR05BTF9YRlNaEBkSEQoNU0lHTkFMX1ZUQUxSTRAaEg8KC1NJR05BTF9QUk9GEBsSEAoMU0lHTkFMX1dJTkNIEBwSDQoJU0lHTkFMX0lPEB0SDgoKU0lHTkFMX1BXUhAeEg4KClNJR05BTF9TWVMQH0KtAQoPY29tLmV4ZWN3aXJlLnYxQhFQcm9jZXNzRXZlbnRQcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch9leGVjd2lyZS92MS9wcm9jZXNzX2V2ZW50LnByb3RvEgtleGVjd2lyZS52MSKGAgoMUHJvY2Vzc0V2ZW50EgsKA3NlcRgBIAEoBBIsCgZvdXRwdXQYAiABKAsyGi5leGVjd2lyZS52MS5Qcm9jZXNzT3V0cHV0SAASLAoGZXhpdGVkGAMgASgLMhouZXhlY3dpcmUudjEuUHJvY2Vzc0V4aXRlZEgAEiwKBmNsb3NlZBgEIAEoCzIaLmV4ZWN3aXJlLnYxLlByb2Nlc3NDbG9zZWRIABIlCgNnYXAYBSABKAsyFi5leGVjd2lyZS52MS5PdXRwdXRHYXBIABIvCgdyZXNpemVkGAYgASgLMhwuZXhlY3dpcmUudjEuVGVybWluYWxSZXNpemVkSABCBwoFZXZlbnQihwEKDVByb2Nlc3NPdXRwdXQSKQoGc3RyZWFtGAEgASgOMhkuZXhlY3dpcmUudjEuT3V0cHV0U3RyZWFtEg4KBm9mZnNldBgCIAEoBBIMCgRkYXRhGAMgASgMEi0KCXJlYWRfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVAoJT3V0cHV0R2FwEhsKE2ZpcnN0X2F2YWlsYWJsZV9zZXEYASABKAQSFQoNZHJvcHBlZF9ieXRlcxgCIAEoBBITCgt1cHBlcl9ib3VuZBgDIAEoCCJaCg9UZXJtaW5hbFJlc2l6ZWQSDAoEcm93cxgBIAEoDRIPCgdjb2x1bW5zGAIgASgNEigKBHRpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjYKDVByb2Nlc3NFeGl0ZWQSJQoEZXhpdBgBIAEoCzIXLmV4ZWN3aXJlLnYxLkV4aXRSZWNvcmQiOQoNUHJvY2Vzc0Nsb3NlZBIoCgZ0b3RhbHMYASADKAsyGC5leGVjd2lyZS52MS5TdHJlYW1Ub3RhbCJHCgtTdHJlYW1Ub3RhbBIpCgZzdHJlYW0YASABKA4yGS5leGVjd2lyZS52MS5PdXRwdXRTdHJlYW0SDQoFYnl0ZXMYAiABKAQimQIKCkV4aXRSZWNvcmQSEwoJZXhpdF9jb2RlGAEgASgFSAASJQoGc2lnbmFsGAIgASgOMhMuZXhlY3dpcmUudjEuU2lnbmFsSAASJQoFY2F1c2UYAyABKA4yFi5leGVjd2lyZS52MS5FeGl0Q2F1c2USLQoJZXhpdF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCgl3YWxsX3RpbWUYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKQoFdXNhZ2UYBiABKAsyGi5leGVjd2lyZS52MS5SZXNvdXJjZVVzYWdlEhYKDnNhbmRib3hfZGVuaWVkGAcgASgIQggKBnN0YXR1cyKJAQoNUmVzb3VyY2VVc2FnZRIsCgl1c2VyX3RpbWUYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLgoLc3lzdGVtX3RpbWUYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGgoSbWF4X3Jlc2lkZW50X2J5dGVzGAMgASgEKn0KDE91dHB1dFN0cmVhbRIdChlPVVRQVVRfU1RSRUFNX1VOU1BFQ0lGSUVEEAASGAoUT1VUUFVUX1NUUkVBTV9TVERPVVQQARIYChRPVVRQVVRfU1RSRUFNX1NUREVSUhACEhoKFk9VVFBVVF9TVFJFQU1fVEVSTUlOQUwQAyrWAQoJRXhpdENhdXNlEhoKFkVYSVRfQ0FVU0VfVU5TUEVDSUZJRUQQABIVChFFWElUX0NBVVNFX0VYSVRFRBABEhkKFUVYSVRfQ0FVU0VfVEVSTUlOQVRFRBACEhYKEkVYSVRfQ0FVU0VfVElNRU9VVBADEhQKEEVYSVRfQ0FVU0VfTElNSVQQBBIeChpFWElUX0NBVVNFX1NFUlZFUl9TSFVURE9XThAFEhMKD0VYSVRfQ0FVU0VfTE9TVBAGEhgKFEVYSVRfQ0FVU0VfTk9fT1VUUFVUEAcqqgQKBlNpZ25hbBIWChJTSUdOQUxfVU5TUEVDSUZJRUQQABIOCgpTSUdOQUxfSFVQEAESDgoKU0lHTkFMX0lOVBACEg8KC1NJR05BTF9RVUlUEAMSDgoKU0lHTkFMX0lMTBAEEg8KC1NJR05BTF9UUkFQEAUSDwoLU0lHTkFMX0FCUlQQBhIOCgpTSUdOQUxfQlVTEAcSDgoKU0lHTkFMX0ZQRRAIEg8KC1NJR05BTF9LSUxMEAkSDwoLU0lHTkFMX1VTUjEQChIPCgtTSUdOQUxfU0VHVhALEg8KC1NJR05BTF9VU1IyEAwSDwoLU0lHTkFMX1BJUEUQDRIPCgtTSUdOQUxfQUxSTRAOEg8KC1NJR05BTF9URVJNEA8SEQoNU0lHTkFMX1NUS0ZMVBAQEg8KC1NJR05BTF9DSExEEBESDwoLU0lHTkFMX0NPTlQQEhIPCgtTSUdOQUxfU1RPUBATEg8KC1NJR05BTF9UU1RQEBQSDwoLU0lHTkFMX1RUSU4QFRIPCgtTSUdOQUxfVFRPVRAWEg4KClNJR05BTF9VUkcQFxIPCgtTSUdOQUxfWENQVRAYEg8KC1NJR05BTF9YRlNaEBkSEQoNU0lHTkFMX1ZUQUxSTRAaEg8KC1NJR05BTF9QUk9GEBsSEAoMU0lHTkFMX1dJTkNIEBwSDQoJU0lHTkFMX0lPEB0SDgoKU0lHTkFMX1BXUhAeEg4KClNJR05BTF9TWVMQH0KtAQoPY29tLmV4ZWN3aXJlLnYxQhFQcm9jZXNzRXZlbnRQcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * ProcessEvent is one event in the log of a process.
@@ -22,7 +22,8 @@ export const file_execwire_v1_process_event: GenFile = /*@__PURE__*/
 export type ProcessEvent = Message<"execwire.v1.ProcessEvent"> & {
   /**
    * The event's number in its process: from 1, without gaps over all kinds. 0 for a
-   * gap, which is not an event of the process but concerns one reader.
+   * gap, which is not an event of the process but concerns one reader, and for resized,
+   * which only readers that asked for it get.
    *
    * @generated from field: uint64 seq = 1;
    */
@@ -66,6 +67,14 @@ export type ProcessEvent = Message<"execwire.v1.ProcessEvent"> & {
      */
     value: OutputGap;
     case: "gap";
+  } | {
+    /**
+     * The terminal was given a size here.
+     *
+     * @generated from field: execwire.v1.TerminalResized resized = 6;
+     */
+    value: TerminalResized;
+    case: "resized";
   } | { case: undefined; value?: undefined };
 };
 
@@ -163,6 +172,43 @@ export const OutputGapSchema: GenMessage<OutputGap> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_event, 2);
 
 /**
+ * TerminalResized is a size that the terminal was given, between the events before and
+ * after it. The server remembers the last 256 of a process. Of sizes without an event
+ * between them it has only the last one.
+ *
+ * @generated from message execwire.v1.TerminalResized
+ */
+export type TerminalResized = Message<"execwire.v1.TerminalResized"> & {
+  /**
+   * How many rows it has.
+   *
+   * @generated from field: uint32 rows = 1;
+   */
+  rows: number;
+
+  /**
+   * How many columns it has.
+   *
+   * @generated from field: uint32 columns = 2;
+   */
+  columns: number;
+
+  /**
+   * When it was given, by the clock of the server.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 3;
+   */
+  time?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message execwire.v1.TerminalResized.
+ * Use `create(TerminalResizedSchema)` to create a new message.
+ */
+export const TerminalResizedSchema: GenMessage<TerminalResized> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_event, 3);
+
+/**
  * ProcessExited carries the exit record.
  *
  * @generated from message execwire.v1.ProcessExited
@@ -181,7 +227,7 @@ export type ProcessExited = Message<"execwire.v1.ProcessExited"> & {
  * Use `create(ProcessExitedSchema)` to create a new message.
  */
 export const ProcessExitedSchema: GenMessage<ProcessExited> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_event, 3);
+  messageDesc(file_execwire_v1_process_event, 4);
 
 /**
  * ProcessClosed ends the log. Its seq is the final one.
@@ -202,7 +248,7 @@ export type ProcessClosed = Message<"execwire.v1.ProcessClosed"> & {
  * Use `create(ProcessClosedSchema)` to create a new message.
  */
 export const ProcessClosedSchema: GenMessage<ProcessClosed> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_event, 4);
+  messageDesc(file_execwire_v1_process_event, 5);
 
 /**
  * StreamTotal is the number of bytes of a stream.
@@ -230,7 +276,7 @@ export type StreamTotal = Message<"execwire.v1.StreamTotal"> & {
  * Use `create(StreamTotalSchema)` to create a new message.
  */
 export const StreamTotalSchema: GenMessage<StreamTotal> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_event, 5);
+  messageDesc(file_execwire_v1_process_event, 6);
 
 /**
  * ExitRecord describes the end of a process.
@@ -308,7 +354,7 @@ export type ExitRecord = Message<"execwire.v1.ExitRecord"> & {
  * Use `create(ExitRecordSchema)` to create a new message.
  */
 export const ExitRecordSchema: GenMessage<ExitRecord> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_event, 6);
+  messageDesc(file_execwire_v1_process_event, 7);
 
 /**
  * ResourceUsage is the usage reported by the operating system.
@@ -344,7 +390,7 @@ export type ResourceUsage = Message<"execwire.v1.ResourceUsage"> & {
  * Use `create(ResourceUsageSchema)` to create a new message.
  */
 export const ResourceUsageSchema: GenMessage<ResourceUsage> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_event, 7);
+  messageDesc(file_execwire_v1_process_event, 8);
 
 /**
  * OutputStream is the origin of output.

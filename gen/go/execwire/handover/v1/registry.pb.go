@@ -842,6 +842,7 @@ type Process struct {
 	KillingRest   bool                   `protobuf:"varint,21,opt,name=killing_rest,json=killingRest,proto3" json:"killing_rest,omitempty"`
 	Released      bool                   `protobuf:"varint,22,opt,name=released,proto3" json:"released,omitempty"`
 	Screen        *Span                  `protobuf:"bytes,23,opt,name=screen,proto3" json:"screen,omitempty"`
+	Resizes       []*Resize              `protobuf:"bytes,24,rep,name=resizes,proto3" json:"resizes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1037,6 +1038,74 @@ func (x *Process) GetScreen() *Span {
 	return nil
 }
 
+func (x *Process) GetResizes() []*Resize {
+	if x != nil {
+		return x.Resizes
+	}
+	return nil
+}
+
+// Resize is process.Resize.
+type Resize struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Size          *WindowSize            `protobuf:"bytes,2,opt,name=size,proto3" json:"size,omitempty"`
+	At            int64                  `protobuf:"varint,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Resize) Reset() {
+	*x = Resize{}
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resize) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resize) ProtoMessage() {}
+
+func (x *Resize) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resize.ProtoReflect.Descriptor instead.
+func (*Resize) Descriptor() ([]byte, []int) {
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Resize) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Resize) GetSize() *WindowSize {
+	if x != nil {
+		return x.Size
+	}
+	return nil
+}
+
+func (x *Resize) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 // Spec is process.Spec.
 type Spec struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -1060,7 +1129,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[10]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1141,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[10]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1154,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{10}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Spec) GetArgv() []string {
@@ -1202,7 +1271,7 @@ type User struct {
 
 func (x *User) Reset() {
 	*x = User{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[11]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1283,7 @@ func (x *User) String() string {
 func (*User) ProtoMessage() {}
 
 func (x *User) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[11]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1296,7 @@ func (x *User) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use User.ProtoReflect.Descriptor instead.
 func (*User) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{11}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *User) GetName() string {
@@ -1290,7 +1359,7 @@ type WindowSize struct {
 
 func (x *WindowSize) Reset() {
 	*x = WindowSize{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[12]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1371,7 @@ func (x *WindowSize) String() string {
 func (*WindowSize) ProtoMessage() {}
 
 func (x *WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[12]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1384,7 @@ func (x *WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowSize.ProtoReflect.Descriptor instead.
 func (*WindowSize) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{12}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WindowSize) GetRows() uint32 {
@@ -1344,7 +1413,7 @@ type ResourceLimit struct {
 
 func (x *ResourceLimit) Reset() {
 	*x = ResourceLimit{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[13]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1425,7 @@ func (x *ResourceLimit) String() string {
 func (*ResourceLimit) ProtoMessage() {}
 
 func (x *ResourceLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[13]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1438,7 @@ func (x *ResourceLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceLimit.ProtoReflect.Descriptor instead.
 func (*ResourceLimit) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{13}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ResourceLimit) GetResource() uint32 {
@@ -1408,7 +1477,7 @@ type LogLimits struct {
 
 func (x *LogLimits) Reset() {
 	*x = LogLimits{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[14]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1489,7 @@ func (x *LogLimits) String() string {
 func (*LogLimits) ProtoMessage() {}
 
 func (x *LogLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[14]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1502,7 @@ func (x *LogLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLimits.ProtoReflect.Descriptor instead.
 func (*LogLimits) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{14}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LogLimits) GetRetainedBytes() int64 {
@@ -1496,7 +1565,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[15]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1508,7 +1577,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[15]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1521,7 +1590,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{15}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Log) GetLimits() *LogLimits {
@@ -1600,7 +1669,7 @@ type LogStream struct {
 
 func (x *LogStream) Reset() {
 	*x = LogStream{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[16]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1681,7 @@ func (x *LogStream) String() string {
 func (*LogStream) ProtoMessage() {}
 
 func (x *LogStream) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[16]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1694,7 @@ func (x *LogStream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogStream.ProtoReflect.Descriptor instead.
 func (*LogStream) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{16}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LogStream) GetStream() uint32 {
@@ -1674,7 +1743,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[17]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1686,7 +1755,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[17]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1699,7 +1768,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{17}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Stream) GetStream() uint32 {
@@ -1779,7 +1848,7 @@ type Stdin struct {
 
 func (x *Stdin) Reset() {
 	*x = Stdin{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[18]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1860,7 @@ func (x *Stdin) String() string {
 func (*Stdin) ProtoMessage() {}
 
 func (x *Stdin) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[18]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1873,7 @@ func (x *Stdin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stdin.ProtoReflect.Descriptor instead.
 func (*Stdin) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{18}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Stdin) GetFile() uint32 {
@@ -1857,7 +1926,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[19]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1869,7 +1938,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[19]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1882,7 +1951,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{19}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Sandbox) GetBackend() uint32 {
@@ -1945,7 +2014,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[20]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1957,7 +2026,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[20]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1970,7 +2039,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{20}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Exit) GetCode() int64 {
@@ -2050,7 +2119,7 @@ type Kill struct {
 
 func (x *Kill) Reset() {
 	*x = Kill{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[21]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2062,7 +2131,7 @@ func (x *Kill) String() string {
 func (*Kill) ProtoMessage() {}
 
 func (x *Kill) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[21]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2075,7 +2144,7 @@ func (x *Kill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kill.ProtoReflect.Descriptor instead.
 func (*Kill) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{21}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Kill) GetForced() bool {
@@ -2133,7 +2202,7 @@ type Root struct {
 
 func (x *Root) Reset() {
 	*x = Root{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[22]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2214,7 @@ func (x *Root) String() string {
 func (*Root) ProtoMessage() {}
 
 func (x *Root) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[22]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2227,7 @@ func (x *Root) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Root.ProtoReflect.Descriptor instead.
 func (*Root) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{22}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Root) GetPid() int64 {
@@ -2249,7 +2318,7 @@ type ProcessId struct {
 
 func (x *ProcessId) Reset() {
 	*x = ProcessId{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[23]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2261,7 +2330,7 @@ func (x *ProcessId) String() string {
 func (*ProcessId) ProtoMessage() {}
 
 func (x *ProcessId) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[23]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2274,7 +2343,7 @@ func (x *ProcessId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessId.ProtoReflect.Descriptor instead.
 func (*ProcessId) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{23}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ProcessId) GetPid() int64 {
@@ -2302,7 +2371,7 @@ type FileId struct {
 
 func (x *FileId) Reset() {
 	*x = FileId{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[24]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2314,7 +2383,7 @@ func (x *FileId) String() string {
 func (*FileId) ProtoMessage() {}
 
 func (x *FileId) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[24]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2327,7 +2396,7 @@ func (x *FileId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileId.ProtoReflect.Descriptor instead.
 func (*FileId) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{24}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FileId) GetTerminal() bool {
@@ -2421,7 +2490,7 @@ const file_execwire_handover_v1_registry_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
 	"\x04lock\x18\x03 \x01(\rR\x04lock\x12\x12\n" +
 	"\x04free\x18\x04 \x03(\tR\x04free\x12\x12\n" +
-	"\x04next\x18\x05 \x01(\x03R\x04next\"\x91\a\n" +
+	"\x04next\x18\x05 \x01(\x03R\x04next\"\xc9\a\n" +
 	"\aProcess\x12.\n" +
 	"\x04root\x18\x01 \x01(\v2\x1a.execwire.handover.v1.RootR\x04root\x12.\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1a.execwire.handover.v1.SpecR\x04spec\x12+\n" +
@@ -2448,7 +2517,12 @@ const file_execwire_handover_v1_registry_proto_rawDesc = "" +
 	"\x06killed\x18\x14 \x01(\bR\x06killed\x12!\n" +
 	"\fkilling_rest\x18\x15 \x01(\bR\vkillingRest\x12\x1a\n" +
 	"\breleased\x18\x16 \x01(\bR\breleased\x122\n" +
-	"\x06screen\x18\x17 \x01(\v2\x1a.execwire.handover.v1.SpanR\x06screen\"\x84\x05\n" +
+	"\x06screen\x18\x17 \x01(\v2\x1a.execwire.handover.v1.SpanR\x06screen\x126\n" +
+	"\aresizes\x18\x18 \x03(\v2\x1c.execwire.handover.v1.ResizeR\aresizes\"`\n" +
+	"\x06Resize\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x124\n" +
+	"\x04size\x18\x02 \x01(\v2 .execwire.handover.v1.WindowSizeR\x04size\x12\x0e\n" +
+	"\x02at\x18\x03 \x01(\x03R\x02at\"\x84\x05\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\tR\x04argv\x12\x17\n" +
 	"\x04arg0\x18\x02 \x01(\tH\x00R\x04arg0\x88\x01\x01\x12\x1e\n" +
@@ -2588,7 +2662,7 @@ func file_execwire_handover_v1_registry_proto_rawDescGZIP() []byte {
 	return file_execwire_handover_v1_registry_proto_rawDescData
 }
 
-var file_execwire_handover_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_execwire_handover_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_execwire_handover_v1_registry_proto_goTypes = []any{
 	(*Span)(nil),           // 0: execwire.handover.v1.Span
 	(*Events)(nil),         // 1: execwire.handover.v1.Events
@@ -2600,65 +2674,68 @@ var file_execwire_handover_v1_registry_proto_goTypes = []any{
 	(*Placeholder)(nil),    // 7: execwire.handover.v1.Placeholder
 	(*Cgroups)(nil),        // 8: execwire.handover.v1.Cgroups
 	(*Process)(nil),        // 9: execwire.handover.v1.Process
-	(*Spec)(nil),           // 10: execwire.handover.v1.Spec
-	(*User)(nil),           // 11: execwire.handover.v1.User
-	(*WindowSize)(nil),     // 12: execwire.handover.v1.WindowSize
-	(*ResourceLimit)(nil),  // 13: execwire.handover.v1.ResourceLimit
-	(*LogLimits)(nil),      // 14: execwire.handover.v1.LogLimits
-	(*Log)(nil),            // 15: execwire.handover.v1.Log
-	(*LogStream)(nil),      // 16: execwire.handover.v1.LogStream
-	(*Stream)(nil),         // 17: execwire.handover.v1.Stream
-	(*Stdin)(nil),          // 18: execwire.handover.v1.Stdin
-	(*Sandbox)(nil),        // 19: execwire.handover.v1.Sandbox
-	(*Exit)(nil),           // 20: execwire.handover.v1.Exit
-	(*Kill)(nil),           // 21: execwire.handover.v1.Kill
-	(*Root)(nil),           // 22: execwire.handover.v1.Root
-	(*ProcessId)(nil),      // 23: execwire.handover.v1.ProcessId
-	(*FileId)(nil),         // 24: execwire.handover.v1.FileId
-	nil,                    // 25: execwire.handover.v1.Session.GrantsEntry
-	nil,                    // 26: execwire.handover.v1.Spec.LabelsEntry
+	(*Resize)(nil),         // 10: execwire.handover.v1.Resize
+	(*Spec)(nil),           // 11: execwire.handover.v1.Spec
+	(*User)(nil),           // 12: execwire.handover.v1.User
+	(*WindowSize)(nil),     // 13: execwire.handover.v1.WindowSize
+	(*ResourceLimit)(nil),  // 14: execwire.handover.v1.ResourceLimit
+	(*LogLimits)(nil),      // 15: execwire.handover.v1.LogLimits
+	(*Log)(nil),            // 16: execwire.handover.v1.Log
+	(*LogStream)(nil),      // 17: execwire.handover.v1.LogStream
+	(*Stream)(nil),         // 18: execwire.handover.v1.Stream
+	(*Stdin)(nil),          // 19: execwire.handover.v1.Stdin
+	(*Sandbox)(nil),        // 20: execwire.handover.v1.Sandbox
+	(*Exit)(nil),           // 21: execwire.handover.v1.Exit
+	(*Kill)(nil),           // 22: execwire.handover.v1.Kill
+	(*Root)(nil),           // 23: execwire.handover.v1.Root
+	(*ProcessId)(nil),      // 24: execwire.handover.v1.ProcessId
+	(*FileId)(nil),         // 25: execwire.handover.v1.FileId
+	nil,                    // 26: execwire.handover.v1.Session.GrantsEntry
+	nil,                    // 27: execwire.handover.v1.Spec.LabelsEntry
 }
 var file_execwire_handover_v1_registry_proto_depIdxs = []int32{
 	0,  // 0: execwire.handover.v1.Events.data:type_name -> execwire.handover.v1.Span
 	6,  // 1: execwire.handover.v1.Registry.processes:type_name -> execwire.handover.v1.Supervisor
 	3,  // 2: execwire.handover.v1.Registry.sessions:type_name -> execwire.handover.v1.Session
-	25, // 3: execwire.handover.v1.Session.grants:type_name -> execwire.handover.v1.Session.GrantsEntry
+	26, // 3: execwire.handover.v1.Session.grants:type_name -> execwire.handover.v1.Session.GrantsEntry
 	4,  // 4: execwire.handover.v1.Session.processes:type_name -> execwire.handover.v1.SessionProcess
 	5,  // 5: execwire.handover.v1.SessionProcess.ownership:type_name -> execwire.handover.v1.Ownership
 	9,  // 6: execwire.handover.v1.Supervisor.processes:type_name -> execwire.handover.v1.Process
-	22, // 7: execwire.handover.v1.Supervisor.forgotten:type_name -> execwire.handover.v1.Root
+	23, // 7: execwire.handover.v1.Supervisor.forgotten:type_name -> execwire.handover.v1.Root
 	8,  // 8: execwire.handover.v1.Supervisor.cgroups:type_name -> execwire.handover.v1.Cgroups
 	7,  // 9: execwire.handover.v1.Supervisor.placeholders:type_name -> execwire.handover.v1.Placeholder
-	22, // 10: execwire.handover.v1.Process.root:type_name -> execwire.handover.v1.Root
-	10, // 11: execwire.handover.v1.Process.spec:type_name -> execwire.handover.v1.Spec
-	15, // 12: execwire.handover.v1.Process.log:type_name -> execwire.handover.v1.Log
-	17, // 13: execwire.handover.v1.Process.streams:type_name -> execwire.handover.v1.Stream
-	18, // 14: execwire.handover.v1.Process.stdin:type_name -> execwire.handover.v1.Stdin
-	19, // 15: execwire.handover.v1.Process.sandbox:type_name -> execwire.handover.v1.Sandbox
-	23, // 16: execwire.handover.v1.Process.init:type_name -> execwire.handover.v1.ProcessId
-	12, // 17: execwire.handover.v1.Process.window_size:type_name -> execwire.handover.v1.WindowSize
-	20, // 18: execwire.handover.v1.Process.exit:type_name -> execwire.handover.v1.Exit
-	21, // 19: execwire.handover.v1.Process.kill:type_name -> execwire.handover.v1.Kill
+	23, // 10: execwire.handover.v1.Process.root:type_name -> execwire.handover.v1.Root
+	11, // 11: execwire.handover.v1.Process.spec:type_name -> execwire.handover.v1.Spec
+	16, // 12: execwire.handover.v1.Process.log:type_name -> execwire.handover.v1.Log
+	18, // 13: execwire.handover.v1.Process.streams:type_name -> execwire.handover.v1.Stream
+	19, // 14: execwire.handover.v1.Process.stdin:type_name -> execwire.handover.v1.Stdin
+	20, // 15: execwire.handover.v1.Process.sandbox:type_name -> execwire.handover.v1.Sandbox
+	24, // 16: execwire.handover.v1.Process.init:type_name -> execwire.handover.v1.ProcessId
+	13, // 17: execwire.handover.v1.Process.window_size:type_name -> execwire.handover.v1.WindowSize
+	21, // 18: execwire.handover.v1.Process.exit:type_name -> execwire.handover.v1.Exit
+	22, // 19: execwire.handover.v1.Process.kill:type_name -> execwire.handover.v1.Kill
 	0,  // 20: execwire.handover.v1.Process.screen:type_name -> execwire.handover.v1.Span
-	12, // 21: execwire.handover.v1.Spec.terminal:type_name -> execwire.handover.v1.WindowSize
-	13, // 22: execwire.handover.v1.Spec.resource_limits:type_name -> execwire.handover.v1.ResourceLimit
-	26, // 23: execwire.handover.v1.Spec.labels:type_name -> execwire.handover.v1.Spec.LabelsEntry
-	14, // 24: execwire.handover.v1.Spec.output:type_name -> execwire.handover.v1.LogLimits
-	11, // 25: execwire.handover.v1.Spec.user:type_name -> execwire.handover.v1.User
-	14, // 26: execwire.handover.v1.Log.limits:type_name -> execwire.handover.v1.LogLimits
-	1,  // 27: execwire.handover.v1.Log.events:type_name -> execwire.handover.v1.Events
-	16, // 28: execwire.handover.v1.Log.streams:type_name -> execwire.handover.v1.LogStream
-	0,  // 29: execwire.handover.v1.LogStream.head:type_name -> execwire.handover.v1.Span
-	0,  // 30: execwire.handover.v1.LogStream.tail:type_name -> execwire.handover.v1.Span
-	0,  // 31: execwire.handover.v1.Stdin.queue:type_name -> execwire.handover.v1.Span
-	23, // 32: execwire.handover.v1.Kill.sent_term:type_name -> execwire.handover.v1.ProcessId
-	24, // 33: execwire.handover.v1.Root.streams:type_name -> execwire.handover.v1.FileId
-	23, // 34: execwire.handover.v1.Root.descendants:type_name -> execwire.handover.v1.ProcessId
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	10, // 21: execwire.handover.v1.Process.resizes:type_name -> execwire.handover.v1.Resize
+	13, // 22: execwire.handover.v1.Resize.size:type_name -> execwire.handover.v1.WindowSize
+	13, // 23: execwire.handover.v1.Spec.terminal:type_name -> execwire.handover.v1.WindowSize
+	14, // 24: execwire.handover.v1.Spec.resource_limits:type_name -> execwire.handover.v1.ResourceLimit
+	27, // 25: execwire.handover.v1.Spec.labels:type_name -> execwire.handover.v1.Spec.LabelsEntry
+	15, // 26: execwire.handover.v1.Spec.output:type_name -> execwire.handover.v1.LogLimits
+	12, // 27: execwire.handover.v1.Spec.user:type_name -> execwire.handover.v1.User
+	15, // 28: execwire.handover.v1.Log.limits:type_name -> execwire.handover.v1.LogLimits
+	1,  // 29: execwire.handover.v1.Log.events:type_name -> execwire.handover.v1.Events
+	17, // 30: execwire.handover.v1.Log.streams:type_name -> execwire.handover.v1.LogStream
+	0,  // 31: execwire.handover.v1.LogStream.head:type_name -> execwire.handover.v1.Span
+	0,  // 32: execwire.handover.v1.LogStream.tail:type_name -> execwire.handover.v1.Span
+	0,  // 33: execwire.handover.v1.Stdin.queue:type_name -> execwire.handover.v1.Span
+	24, // 34: execwire.handover.v1.Kill.sent_term:type_name -> execwire.handover.v1.ProcessId
+	25, // 35: execwire.handover.v1.Root.streams:type_name -> execwire.handover.v1.FileId
+	24, // 36: execwire.handover.v1.Root.descendants:type_name -> execwire.handover.v1.ProcessId
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_execwire_handover_v1_registry_proto_init() }
@@ -2666,14 +2743,14 @@ func file_execwire_handover_v1_registry_proto_init() {
 	if File_execwire_handover_v1_registry_proto != nil {
 		return
 	}
-	file_execwire_handover_v1_registry_proto_msgTypes[10].OneofWrappers = []any{}
+	file_execwire_handover_v1_registry_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_handover_v1_registry_proto_rawDesc), len(file_execwire_handover_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -50,7 +50,9 @@ type State struct {
 	// Sessions and processes.
 	Registry *Registry `protobuf:"bytes,9,opt,name=registry,proto3" json:"registry,omitempty"`
 	// Uploads with an id, whose streams have ended.
-	Uploads       []*Upload `protobuf:"bytes,10,rep,name=uploads,proto3" json:"uploads,omitempty"`
+	Uploads []*Upload `protobuf:"bytes,10,rep,name=uploads,proto3" json:"uploads,omitempty"`
+	// Recordings of terminals that go on.
+	Recordings    []*Recording `protobuf:"bytes,11,rep,name=recordings,proto3" json:"recordings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -155,6 +157,176 @@ func (x *State) GetUploads() []*Upload {
 	return nil
 }
 
+func (x *State) GetRecordings() []*Recording {
+	if x != nil {
+		return x.Recordings
+	}
+	return nil
+}
+
+// Recording is recorder.State.
+type Recording struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The principal of the session of the process.
+	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The session.
+	Session string `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	// The process.
+	Process string `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"`
+	// The program that it runs.
+	Program string `protobuf:"bytes,4,opt,name=program,proto3" json:"program,omitempty"`
+	// The rows of its terminal.
+	Rows uint32 `protobuf:"varint,5,opt,name=rows,proto3" json:"rows,omitempty"`
+	// The columns of its terminal.
+	Columns uint32 `protobuf:"varint,6,opt,name=columns,proto3" json:"columns,omitempty"`
+	// When the recording began.
+	BeganTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=began_time,json=beganTime,proto3" json:"began_time,omitempty"`
+	// The path of the file.
+	File string `protobuf:"bytes,8,opt,name=file,proto3" json:"file,omitempty"`
+	// The bytes in the file.
+	Bytes int64 `protobuf:"varint,9,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Which part of the recording it is, from 0.
+	Part int64 `protobuf:"varint,10,opt,name=part,proto3" json:"part,omitempty"`
+	// When the part began.
+	BaseTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=base_time,json=baseTime,proto3" json:"base_time,omitempty"`
+	// The time of the last event of the part, in nanoseconds.
+	Last int64 `protobuf:"varint,12,opt,name=last,proto3" json:"last,omitempty"`
+	// Output that waits for the rest of its rune.
+	Rest []byte `protobuf:"bytes,13,opt,name=rest,proto3" json:"rest,omitempty"`
+	// The seq of the last event of the process in it.
+	Seq           uint64 `protobuf:"varint,14,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Recording) Reset() {
+	*x = Recording{}
+	mi := &file_execwire_handover_v1_state_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Recording) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Recording) ProtoMessage() {}
+
+func (x *Recording) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_handover_v1_state_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Recording.ProtoReflect.Descriptor instead.
+func (*Recording) Descriptor() ([]byte, []int) {
+	return file_execwire_handover_v1_state_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Recording) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Recording) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Recording) GetProcess() string {
+	if x != nil {
+		return x.Process
+	}
+	return ""
+}
+
+func (x *Recording) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *Recording) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *Recording) GetColumns() uint32 {
+	if x != nil {
+		return x.Columns
+	}
+	return 0
+}
+
+func (x *Recording) GetBeganTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BeganTime
+	}
+	return nil
+}
+
+func (x *Recording) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *Recording) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Recording) GetPart() int64 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *Recording) GetBaseTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BaseTime
+	}
+	return nil
+}
+
+func (x *Recording) GetLast() int64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *Recording) GetRest() []byte {
+	if x != nil {
+		return x.Rest
+	}
+	return nil
+}
+
+func (x *Recording) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
 // Upload is fsops.HeldUpload.
 type Upload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -188,7 +360,7 @@ type Upload struct {
 
 func (x *Upload) Reset() {
 	*x = Upload{}
-	mi := &file_execwire_handover_v1_state_proto_msgTypes[1]
+	mi := &file_execwire_handover_v1_state_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -200,7 +372,7 @@ func (x *Upload) String() string {
 func (*Upload) ProtoMessage() {}
 
 func (x *Upload) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_state_proto_msgTypes[1]
+	mi := &file_execwire_handover_v1_state_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -213,7 +385,7 @@ func (x *Upload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upload.ProtoReflect.Descriptor instead.
 func (*Upload) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_state_proto_rawDescGZIP(), []int{1}
+	return file_execwire_handover_v1_state_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Upload) GetOwner() string {
@@ -317,7 +489,7 @@ type Listener struct {
 
 func (x *Listener) Reset() {
 	*x = Listener{}
-	mi := &file_execwire_handover_v1_state_proto_msgTypes[2]
+	mi := &file_execwire_handover_v1_state_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -329,7 +501,7 @@ func (x *Listener) String() string {
 func (*Listener) ProtoMessage() {}
 
 func (x *Listener) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_state_proto_msgTypes[2]
+	mi := &file_execwire_handover_v1_state_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -342,7 +514,7 @@ func (x *Listener) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Listener.ProtoReflect.Descriptor instead.
 func (*Listener) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_state_proto_rawDescGZIP(), []int{2}
+	return file_execwire_handover_v1_state_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Listener) GetUrl() string {
@@ -377,7 +549,7 @@ var File_execwire_handover_v1_state_proto protoreflect.FileDescriptor
 
 const file_execwire_handover_v1_state_proto_rawDesc = "" +
 	"\n" +
-	" execwire/handover/v1/state.proto\x12\x14execwire.handover.v1\x1a#execwire/handover/v1/registry.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc3\x03\n" +
+	" execwire/handover/v1/state.proto\x12\x14execwire.handover.v1\x1a#execwire/handover/v1/registry.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x04\n" +
 	"\x05State\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12,\n" +
 	"\x12min_reader_version\x18\x02 \x01(\rR\x10minReaderVersion\x12'\n" +
@@ -392,7 +564,27 @@ const file_execwire_handover_v1_state_proto_rawDesc = "" +
 	"\tlisteners\x18\b \x03(\v2\x1e.execwire.handover.v1.ListenerR\tlisteners\x12:\n" +
 	"\bregistry\x18\t \x01(\v2\x1e.execwire.handover.v1.RegistryR\bregistry\x126\n" +
 	"\auploads\x18\n" +
-	" \x03(\v2\x1c.execwire.handover.v1.UploadR\auploads\"\xd2\x02\n" +
+	" \x03(\v2\x1c.execwire.handover.v1.UploadR\auploads\x12?\n" +
+	"\n" +
+	"recordings\x18\v \x03(\v2\x1f.execwire.handover.v1.RecordingR\n" +
+	"recordings\"\x91\x03\n" +
+	"\tRecording\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x18\n" +
+	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
+	"\aprocess\x18\x03 \x01(\tR\aprocess\x12\x18\n" +
+	"\aprogram\x18\x04 \x01(\tR\aprogram\x12\x12\n" +
+	"\x04rows\x18\x05 \x01(\rR\x04rows\x12\x18\n" +
+	"\acolumns\x18\x06 \x01(\rR\acolumns\x129\n" +
+	"\n" +
+	"began_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tbeganTime\x12\x12\n" +
+	"\x04file\x18\b \x01(\tR\x04file\x12\x14\n" +
+	"\x05bytes\x18\t \x01(\x03R\x05bytes\x12\x12\n" +
+	"\x04part\x18\n" +
+	" \x01(\x03R\x04part\x127\n" +
+	"\tbase_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\bbaseTime\x12\x12\n" +
+	"\x04last\x18\f \x01(\x03R\x04last\x12\x12\n" +
+	"\x04rest\x18\r \x01(\fR\x04rest\x12\x10\n" +
+	"\x03seq\x18\x0e \x01(\x04R\x03seq\"\xd2\x02\n" +
 	"\x06Upload\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -428,25 +620,29 @@ func file_execwire_handover_v1_state_proto_rawDescGZIP() []byte {
 	return file_execwire_handover_v1_state_proto_rawDescData
 }
 
-var file_execwire_handover_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_execwire_handover_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_execwire_handover_v1_state_proto_goTypes = []any{
 	(*State)(nil),                 // 0: execwire.handover.v1.State
-	(*Upload)(nil),                // 1: execwire.handover.v1.Upload
-	(*Listener)(nil),              // 2: execwire.handover.v1.Listener
-	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
-	(*Registry)(nil),              // 4: execwire.handover.v1.Registry
+	(*Recording)(nil),             // 1: execwire.handover.v1.Recording
+	(*Upload)(nil),                // 2: execwire.handover.v1.Upload
+	(*Listener)(nil),              // 3: execwire.handover.v1.Listener
+	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
+	(*Registry)(nil),              // 5: execwire.handover.v1.Registry
 }
 var file_execwire_handover_v1_state_proto_depIdxs = []int32{
-	3, // 0: execwire.handover.v1.State.frozen_time:type_name -> google.protobuf.Timestamp
-	2, // 1: execwire.handover.v1.State.listeners:type_name -> execwire.handover.v1.Listener
-	4, // 2: execwire.handover.v1.State.registry:type_name -> execwire.handover.v1.Registry
-	1, // 3: execwire.handover.v1.State.uploads:type_name -> execwire.handover.v1.Upload
-	3, // 4: execwire.handover.v1.Upload.expire_time:type_name -> google.protobuf.Timestamp
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	4, // 0: execwire.handover.v1.State.frozen_time:type_name -> google.protobuf.Timestamp
+	3, // 1: execwire.handover.v1.State.listeners:type_name -> execwire.handover.v1.Listener
+	5, // 2: execwire.handover.v1.State.registry:type_name -> execwire.handover.v1.Registry
+	2, // 3: execwire.handover.v1.State.uploads:type_name -> execwire.handover.v1.Upload
+	1, // 4: execwire.handover.v1.State.recordings:type_name -> execwire.handover.v1.Recording
+	4, // 5: execwire.handover.v1.Recording.began_time:type_name -> google.protobuf.Timestamp
+	4, // 6: execwire.handover.v1.Recording.base_time:type_name -> google.protobuf.Timestamp
+	4, // 7: execwire.handover.v1.Upload.expire_time:type_name -> google.protobuf.Timestamp
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_execwire_handover_v1_state_proto_init() }
@@ -461,7 +657,7 @@ func file_execwire_handover_v1_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_handover_v1_state_proto_rawDesc), len(file_execwire_handover_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

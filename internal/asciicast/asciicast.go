@@ -1,0 +1,53 @@
+package asciicast
+
+import (
+	"fmt"
+	"time"
+)
+
+// The versions of the format.
+const (
+	V2 = 2
+	V3 = 3
+)
+
+// Codes of events. A reader skips those that it does not know.
+const (
+	CodeOutput = "o"
+	CodeInput  = "i"
+	CodeMarker = "m"
+	CodeResize = "r" // Data is COLUMNSxROWS
+	CodeExit   = "x" // Data is the exit status; v3 only
+)
+
+// Header is the first line of a recording.
+type Header struct {
+	// Version is V2 or V3. A writer takes 0 as V2, which every player reads.
+	Version int
+	// Columns and Rows are the size of the terminal. Required.
+	Columns, Rows int
+	// Began is when the recording began, to a second; zero: unknown.
+	Began time.Time
+	// Command is what was recorded, and Title is its title; empty: unknown.
+	Command, Title string
+	// Term is the type of the terminal, as in TERM; empty: unknown.
+	Term string
+	// IdleLimit is the longest pause that a player makes; 0: none.
+	IdleLimit time.Duration
+}
+
+// Event is an event of a recording.
+type Event struct {
+	// At is the time since the beginning. It never decreases.
+	At time.Duration
+	// Code is the kind.
+	Code string
+	// Data is what was written or typed, or as the kind says.
+	Data string
+}
+
+// Size returns the size that a resize event has; ok is false if it has none.
+func (e Event) Size() (columns, rows int, ok bool) {
+	n, err := fmt.Sscanf(e.Data, "%dx%d", &columns, &rows)
+	return columns, rows, e.Code == CodeResize && err == nil && n == 2 && columns > 0 && rows > 0
+}
