@@ -30,6 +30,7 @@ import (
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/ports"
 	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/recorder"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/secretfile"
 	"github.com/execwire/execwire/internal/session"
@@ -114,7 +115,8 @@ type Daemon struct {
 	sandboxes     *sandbox.Sandboxes
 	server        *server.Server
 	audit         *auditcall.Auditor // nil: there is no audit log
-	tracer        *tracing.Tracer    // nil: none
+	recordings    *recorder.Recorder
+	tracer        *tracing.Tracer // nil: none
 	health        *health.Server
 	metrics       *serverMetrics
 	streams       *grpcStreams
@@ -159,6 +161,11 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		return nil, err
 	}
 	authenticator.audit = auditor
+	recordings, err := openRecorder(cfg, opts.Logger)
+	if err != nil {
+		closeAudit(auditor)
+		return nil, err
+	}
 	sandboxes, required, err := openSandboxes(cfg, opts.Environ)
 	if err != nil {
 		closeAudit(auditor)
@@ -215,6 +222,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		Limits:       limits(cfg),
 		Authenticate: authenticator.authenticate,
 		Audit:        auditor,
+		Recorder:     recordings,
 		Logger:       opts.Logger,
 		Version:      opts.Version,
 		Instance:     opts.Upgrades.instance(),
@@ -240,12 +248,13 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	srv.Register(channel)
 	healthServer := health.NewServer()
 	healthpb.RegisterHealthServer(channel, healthServer)
-	d := &Daemon{cfg: given, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv, audit: auditor,
+	d := &Daemon{cfg: given, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv, audit: auditor, recordings: recordings,
 		health: healthServer, metrics: counts, streams: streams, channel: channel, tracer: tracer,
 		confined: supervisor.CheckPeer, reserve: reserve, required: required, http: httpClient, ports: portNetwork,
 		upgrades: newUpgrades(opts.Upgrades, opts.Version)}
 	counts.begin(d)
 	admin.Register(channel, d, sessions)
+	recordings.Restore(opts.Upgrades.recordings(), recorded(sessions))
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
 	err = srv.Uploads().Restore(opts.Upgrades.uploads())

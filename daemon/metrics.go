@@ -116,6 +116,9 @@ func (m *serverMetrics) begin(d *Daemon) {
 	}
 	m.set.OnScrape(func(emit metrics.Emit) {
 		m.emit(emit, d.sessions, d.AuditStats())
+		recordings := d.recordings.Stats()
+		emit.EmitAll("execwire_recordings_total", map[string]float64{"begun": float64(recordings.Begun), "failed": float64(recordings.Failed)})
+		emit("execwire_recorded_bytes_total", float64(recordings.Bytes))
 		emit("execwire_trace_spans_total", float64(d.tracer.Exported()), "exported")
 		emit("execwire_trace_spans_total", float64(d.tracer.Dropped()), "dropped")
 	})

@@ -58,6 +58,7 @@ func (d *Daemon) closeServices() error {
 		d.channel.Close()
 		d.server.Close()
 		d.sandboxes.Close()
+		d.recordings.Close()
 		closeAudit(d.audit)
 		d.tracer.Close() // last: it sends what the others recorded
 	})

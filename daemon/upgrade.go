@@ -382,6 +382,8 @@ func (d *Daemon) replace(limit context.Context, next *upgrade, open *listeners, 
 	if err := errors.Join(open.pause(), d.part(limit, open, on)); err != nil {
 		return err
 	}
+	recordings := d.recordings.Hold()
+	defer d.recordings.Resume()
 	sessions, err := d.sessions.Freeze(limit)
 	if err != nil {
 		return err
@@ -402,6 +404,7 @@ func (d *Daemon) replace(limit context.Context, next *upgrade, open *listeners, 
 	}
 	defer resume()
 	handOverUploads(uploads, state, &keep)
+	handOverRecordings(recordings, state)
 	program := next.program
 	for name, file := range d.opts.Upgrades.Keep {
 		fd, err := keep.Add(file)

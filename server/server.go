@@ -25,6 +25,7 @@ import (
 	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/ports"
 	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/recorder"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/internal/tracing"
@@ -70,6 +71,9 @@ type Config struct {
 	Authenticate func(ctx context.Context) (auth.Caller, error)
 	// Audit records calls in the audit log. Nil records nothing.
 	Audit *auditcall.Auditor
+	// Recorder records terminals of processes that callers with Record start. Nil records
+	// nothing.
+	Recorder *recorder.Recorder
 	// Logger gets one line per failed call and per started process, and per successful
 	// call at debug level. Nil discards.
 	Logger *slog.Logger

@@ -23,6 +23,7 @@ import (
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/osuser"
 	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/recorder"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/internal/tracing"
@@ -42,13 +43,44 @@ func (s *processService) start(ctx context.Context, req *execwirev1.StartProcess
 	if err != nil {
 		return nil, false, err
 	}
+	recording, err := s.record(ctx, start)
+	if err != nil {
+		return nil, false, err
+	}
 	began := time.Now()
 	p, created, err = start.session.Start(ctx, start.id, start.digest, start.spec)
-	if err == nil && created {
-		s.logStart(ctx, p)
-		s.server.traceProcess(ctx, began, p)
-	}
+	s.noteStart(ctx, began, p, recording, err == nil && created)
 	return p, created, qualifyField("", req.GetCommand(), err)
+}
+
+// noteStart logs, traces and records a process that was created.
+func (s *processService) noteStart(ctx context.Context, began time.Time, p *session.Process, recording *recorder.Recording, created bool) {
+	if !created {
+		recording.Cancel()
+		return
+	}
+	recording.Begin(p)
+	s.logStart(ctx, p)
+	s.server.traceProcess(ctx, began, p)
+}
+
+// record creates the recording of the process; nil: it is not recorded, or was started before.
+func (s *processService) record(ctx context.Context, start preparedStart) (*recorder.Recording, error) {
+	caller, _ := ctx.Value(callerKey{}).(auth.Caller)
+	if !caller.Record || start.spec.Terminal == nil || s.server.cfg.Recorder == nil {
+		return nil, nil
+	}
+	if _, err := start.session.Process(start.id); err == nil {
+		return nil, nil
+	}
+	recording, err := s.server.cfg.Recorder.Create(recorder.Subject{
+		Principal: caller.Principal.Name, Session: start.session.ID(), Process: start.id,
+		Program: truncate(cmp.Or(start.spec.Executable, start.spec.Argv[0]), maxNameBytes), Size: start.spec.Terminal.WithDefaults(),
+	})
+	if err != nil {
+		return nil, translation{codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_RECORDING_FAILED}.failure(err.Error()).status()
+	}
+	return recording, nil
 }
 
 // logStart logs that a process was started, without its arguments, which can have secrets.

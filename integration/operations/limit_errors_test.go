@@ -193,6 +193,7 @@ var reachedElsewhere = map[string]string{
 	"failed_attempts":                    "server: TestLimitErrors_NameSettingAndRetryDelay",
 	"file_helpers_per_principal":         "server: TestLimitErrors_NameSettingAndRetryDelay",
 	"file_helpers_total":                 "server: TestLimitErrors_NameSettingAndRetryDelay",
+	"recording_bytes_total":              "internal/recorder: TestTotalBytes_Refuses",
 	"control_requests_per_connection":    "gateway: TestLimitRefusals_NameTheSettingAndWhenToRetry",
 	"incoming_bytes_per_connection":      "gateway: TestLimitRefusals_NameTheSettingAndWhenToRetry",
 	"incoming_bytes_total":               "gateway: TestLimitRefusals_NameTheSettingAndWhenToRetry",
@@ -223,6 +224,7 @@ var refuseNothing = map[string]string{
 	"oom_score_adjust":                  "no limit",
 	"audit_file_bytes":                  "the file is rotated",
 	"audit_files":                       "the oldest file is removed",
+	"recording_file_bytes":              "the recording goes on in another file",
 }
 
 // Every setting that is a limit is in one of the tables. When it is reached, the error names it

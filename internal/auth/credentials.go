@@ -43,6 +43,8 @@ type Caller struct {
 	May Permissions
 	// RunAs is as whom the caller may start processes.
 	RunAs RunAs
+	// Record is whether the terminals of processes that the caller starts are recorded.
+	Record bool
 }
 
 // Self returns who makes the call itself: Via, or Principal without

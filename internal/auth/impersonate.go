@@ -26,5 +26,5 @@ func checkImpersonation(self Caller, allowed []string, name string) error {
 // The slash distinguishes the name from all authenticated principals, and from
 // the same name used by another principal.
 func impersonated(self Caller, name string) Caller {
-	return Caller{Principal: Principal{Name: fmt.Sprintf("%s/%s", self.Principal.Name, name)}, Via: self.Principal, May: self.May, RunAs: self.RunAs}
+	return Caller{Principal: Principal{Name: fmt.Sprintf("%s/%s", self.Principal.Name, name)}, Via: self.Principal, May: self.May, RunAs: self.RunAs, Record: self.Record}
 }

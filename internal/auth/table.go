@@ -37,6 +37,7 @@ type entry struct {
 	actAs      []string // patterns of executors
 	connectTo  []string // patterns of executors
 	runAs      RunAs
+	record     bool
 }
 
 // selector is a credential that is not a token.
@@ -109,6 +110,7 @@ type principalTable struct {
 	ActAs        []string `toml:"act_as_executors"`
 	ConnectTo    []string `toml:"connect_to_executors"`
 	RunAs        []string `toml:"run_as"`
+	Record       string   `toml:"record"`
 }
 
 type jwtTable struct {
@@ -222,10 +224,16 @@ func (r *tableReader) readPrincipal(i int, p principalTable) error {
 	if err != nil {
 		return r.entryError(p.Name, "write the name of a user of this machine, or a number, with :GROUP for another group than the user's own, or \"*\" for everybody", "%v", err)
 	}
+	if p.Record != "" && p.Record != recordTerminals {
+		return r.entryError(p.Name, "write record = \"terminals\", or leave it out", "record is %q, which cannot be recorded", p.Record)
+	}
 	r.table.byName[p.Name] = len(r.table.entries)
-	r.table.entries = append(r.table.entries, entry{name: p.Name, may: may, onBehalfOf: p.OnBehalfOf, actAs: p.ActAs, connectTo: p.ConnectTo, runAs: runAs})
+	r.table.entries = append(r.table.entries, entry{name: p.Name, may: may, onBehalfOf: p.OnBehalfOf, actAs: p.ActAs, connectTo: p.ConnectTo, runAs: runAs, record: p.Record != ""})
 	return r.readCredentials(p)
 }
+
+// recordTerminals is the value of the key record.
+const recordTerminals = "terminals"
 
 // invalidPattern reports whether text is not a valid name pattern.
 func invalidPattern(text string) bool {

@@ -22,7 +22,7 @@ func (t *Table) Authenticate(c Credentials) (Caller, error) {
 		return Caller{}, err
 	}
 	e := t.entries[i]
-	return t.impersonate(Caller{Principal: Principal{Name: e.name}, May: e.may, RunAs: e.runAs}, e.onBehalfOf, c.OnBehalfOf)
+	return t.impersonate(Caller{Principal: Principal{Name: e.name}, May: e.may, RunAs: e.runAs, Record: e.record}, e.onBehalfOf, c.OnBehalfOf)
 }
 
 // addWebsocketTokens accepts tokens of [Websocket], as [Unrestricted] unless the
@@ -176,7 +176,7 @@ func (t *Table) impersonate(self Caller, allowed []string, name string) (Caller,
 	}
 	if i, listed := t.byName[name]; listed {
 		e := t.entries[i]
-		return Caller{Principal: Principal{Name: e.name}, Via: self.Principal, May: e.may & self.May, RunAs: e.runAs.and(self.RunAs)}, nil
+		return Caller{Principal: Principal{Name: e.name}, Via: self.Principal, May: e.may & self.May, RunAs: e.runAs.and(self.RunAs), Record: e.record || self.Record}, nil
 	}
 	return impersonated(self, name), nil
 }

@@ -72,6 +72,15 @@ type Config struct {
 	// AuditFailure is what happens if the audit log cannot be written.
 	AuditFailure string `name:"audit_failure" reload:"no" default:"refuse" unit:"choice" choices:"refuse,drop" help:"What happens to an action whose record cannot be written, for example because the disk is full: refuse it, or do it, drop the record and count it."`
 
+	// RecordingDirectory has the recordings of terminals.
+	RecordingDirectory string `name:"recording_directory" reload:"no" default:"" unit:"path" choices:"/" help:"The directory of the recordings of terminals of principals with record = \"terminals\" in the principals_file; see docs/recordings.md. It is created with mode 0700; one that others can write is refused. Empty: none, and recording_failure says what happens to those terminals."`
+	// RecordingFileBytes is the size after which a recording goes on in another file.
+	RecordingFileBytes Bytes `name:"recording_file_bytes" reload:"no" default:"64MiB" unit:"bytes" min:"64KiB" max:"1024GiB" help:"The size after which the recording of a terminal goes on in another file."`
+	// RecordingTotal limits all recordings.
+	RecordingTotal Bytes `name:"recording_bytes_total" reload:"no" default:"4GiB" unit:"bytes" min:"1MiB" max:"1024TiB" help:"The size of all recordings in recording_directory. Beyond it they cannot be written, see recording_failure, until some are moved away: the server removes none."`
+	// RecordingFailure is what happens if a recording cannot be written.
+	RecordingFailure string `name:"recording_failure" reload:"no" default:"refuse" unit:"choice" choices:"refuse,drop" help:"What happens to a process whose terminal is to be recorded and cannot be, for example because the disk is full: refuse to start it, and terminate it if it runs; or drop the recording, count it, and let the process go on."`
+
 	// RetainedOutput limits the retained output of a process.
 	RetainedOutput Bytes `name:"retained_output_bytes_per_process" reload:"yes" default:"1MiB" unit:"bytes" min:"64KiB" max:"1GiB" help:"Retained output per process, over all its streams."`
 	// RetainedEvents limits the retained events of a process.

@@ -72,6 +72,10 @@ var Server = []Metric{
 		Help: "Clients that were not authenticated, by the reason."},
 	{Name: "execwire_audit_records_total", Title: "Audit log", Type: Counter, Labels: []string{"result"}, Group: groupLimits,
 		Help: "Records of the audit log: written, dropped (they could not be written) or suppressed (denials beyond the bounds per second)."},
+	{Name: "execwire_recordings_total", Title: "Recordings", Type: Counter, Labels: []string{"result"}, Group: groupLimits,
+		Help: "Recordings of terminals: begun, or failed (they could not be written: recording_failure says what happens)."},
+	{Name: "execwire_recorded_bytes_total", Title: "Recorded", Type: Counter, Group: groupBytes,
+		Help: "Bytes of recordings of terminals."},
 	{Name: "execwire_sandbox_refusals_total", Title: "Refused sandboxes", Type: Counter, Labels: []string{"reason"}, Group: groupLimits,
 		Help: "Calls that were refused because their sandbox could not be enforced or started."},
 
