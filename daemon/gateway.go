@@ -28,15 +28,20 @@ type GatewayOptions struct {
 	// may have become free. It must neither block nor use the gateway. Nil calls
 	// nothing.
 	OnChange func()
+	// LoadConfig loads the configuration for [Gateway.Reload]. Nil keeps the settings.
+	LoadConfig func() (config.Config, error)
 }
 
 // Gateway serves clients of JSON-RPC and HTTP by a server elsewhere. All methods may be
 // called concurrently.
 type Gateway struct {
-	cfg     config.Config
 	opts    GatewayOptions
 	opener  opener
 	clients *clients
+
+	reloading sync.Mutex    // held by Reload, and while the listeners are opened
+	cfg       config.Config // guarded by reloading
+	listeners *listeners    // guarded by reloading; nil before Serve
 }
 
 // NewGateway creates a gateway to the server of upstream, which remains the caller's
@@ -99,7 +104,7 @@ func isReady(conn *grpc.ClientConn) bool {
 // returns nil when that disconnects.
 func (g *Gateway) Serve(ctx context.Context) error {
 	syslimit.MakeThreads(forwardThreads)
-	open, err := g.opener.open(ctx)
+	open, err := g.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -121,6 +126,50 @@ func (g *Gateway) Serve(ctx context.Context) error {
 	}
 	serving.Wait()
 	return nil
+}
+
+// open opens the listeners.
+func (g *Gateway) open(ctx context.Context) (opened *listeners, err error) {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	opener := g.opener
+	opener.cfg = g.cfg
+	g.listeners, err = opener.open(ctx)
+	return g.listeners, err
+}
+
+// Reload reads the configuration again by [GatewayOptions.LoadConfig], and the files that
+// settings name, as [Daemon.Reload] does. The connection to the server stays.
+func (g *Gateway) Reload() ([]ConfigChange, error) {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	next, changes, err := reloaded(g.cfg, g.opts.LoadConfig, g.prepare)
+	g.cfg = next
+	return logReload(g.opts.Logger, changes, err)
+}
+
+// prepare reads and checks everything that a configuration needs. apply puts it in use.
+// reloading is held.
+func (g *Gateway) prepare(cfg config.Config) (apply func(), err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	authenticate, err := g.opener.authenticator.prepare(cfg)
+	if err != nil {
+		return nil, err
+	}
+	opener := g.opener
+	opener.cfg = cfg
+	identify, err := g.listeners.prepareTLS(opener)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		authenticate()
+		identify()
+		g.listeners.setConnections(int(cfg.Connections))
+		g.clients.configure(cfg)
+	}, nil
 }
 
 // remoteCalls makes the calls of one client to a server elsewhere.

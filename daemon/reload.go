@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/syslimit"
@@ -15,12 +16,7 @@ import (
 // An audit log that was renamed is opened again in any case.
 func (d *Daemon) Reload(context.Context) ([]ConfigChange, error) {
 	changes, err := d.reload()
-	if err != nil {
-		d.opts.Logger.Error("failed to reload the configuration; nothing has changed", "error", err)
-		return nil, err
-	}
-	config.LogChanges(d.opts.Logger, changes)
-	return changes, nil
+	return logReload(d.opts.Logger, changes, err)
 }
 
 // reload is Reload without the log.
@@ -30,25 +26,44 @@ func (d *Daemon) reload() ([]ConfigChange, error) {
 	if err := d.reopenAudit(); err != nil {
 		return nil, err
 	}
-	current := d.settings()
+	next, changes, err := reloaded(d.settings(), d.opts.LoadConfig, d.prepare)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	d.cfg = next
+	d.mu.Unlock()
+	return changes, nil
+}
+
+// reloaded loads a configuration and puts in use what of it can replace the current one. It
+// returns the configuration in use and all differences.
+func reloaded(current config.Config, load func() (config.Config, error), prepare func(config.Config) (apply func(), err error)) (config.Config, []ConfigChange, error) {
 	wanted := current
-	if d.opts.LoadConfig != nil {
+	if load != nil {
 		var err error
-		if wanted, err = d.opts.LoadConfig(); err != nil {
-			return nil, err
+		if wanted, err = load(); err != nil {
+			return current, nil, err
 		}
 	}
 	changes := config.Changes(&current, &wanted)
 	next := current
 	config.Apply(&next, &wanted)
-	apply, err := d.prepare(next)
+	apply, err := prepare(next)
 	if err != nil {
-		return nil, err
+		return current, nil, err
 	}
 	apply()
-	d.mu.Lock()
-	d.cfg = next
-	d.mu.Unlock()
+	return next, changes, nil
+}
+
+// logReload logs the result of a reload and returns it.
+func logReload(logger *slog.Logger, changes []ConfigChange, err error) ([]ConfigChange, error) {
+	if err != nil {
+		logger.Error("failed to reload the configuration; nothing has changed", "error", err)
+		return nil, err
+	}
+	config.LogChanges(logger, changes)
 	return changes, nil
 }
 

@@ -180,7 +180,7 @@ func run(f *pflag.FlagSet, log *flags.Log, out, errOut io.Writer) error {
 			logger.Error(err.Error())
 		}
 	}
-	hangups := observe.NotifyHangups(logger)
+	hangups := observe.NotifyHangups(logger, observe.Starting)
 	defer hangups.Stop()
 	cfg, _, err := load(f)
 	if err != nil {

@@ -41,7 +41,8 @@ user, of root and of those in --loopback-users or EXECWIRE_LOOPBACK_USERS. Confi
 processes are refused, with a token too. To the server, all others are the user of
 this command. The token is for the hub; clients send their own tokens to other servers.
 
-SIGHUP is ignored. SIGTERM and SIGINT disconnect the clients and end the command; so
+SIGHUP is ignored: settings come from flags and variables, and the token and
+certificates are read again for each connection to the server. SIGTERM and SIGINT disconnect the clients and end the command; so
 does the end of stdin with --until-stdin-closes, for programs that start it.`,
 		Example: `  execwire forward --hub https://hub.example.org --executor build-1 --token-file ann.token --listen unix:///run/user/1000/build-1.sock
   execwire forward --server tls://build.example.org:7420 --listen tcp://127.0.0.1:0 --until-stdin-closes`,
@@ -85,7 +86,9 @@ func forward(command *cobra.Command, options forwardFlags, std streams) error {
 	if err != nil {
 		return err
 	}
-	defer observe.NotifyHangups(logger).Stop()
+	// Flags and variables cannot change.
+	defer observe.NotifyHangups(logger, "listen, loopback_users, connections_per_listener and handshake_timeout come from flags and variables, so a restart changes them; "+
+		"the token and certificates are read again for each connection to the server").Stop()
 	server, err := client.NewTransport(options.connect.server, options.connect.options()...)
 	if err != nil {
 		return explainTransport(err)

@@ -50,7 +50,9 @@ several gateways if clients must not share a principal.
 
 Settings and flags for the listeners are those of serve, with --tls-cert and --tls-key
 for wss://; the setting listen is ignored in files and the environment. --token-file and
---upstream-tls-* are for the connection to the server. SIGHUP is ignored. SIGTERM and SIGINT disconnect the clients and end the
+--upstream-tls-* are for the connection to the server. SIGHUP makes the gateway read its
+configuration again, as execwire reload does for a server; the log says what has
+changed, or why nothing has. SIGTERM and SIGINT disconnect the clients and end the
 gateway.` + settingsHelp,
 		Example: `  execwire gateway --upstream tls://build.example.org:7420 --token-file /etc/execwire/gateway.token
   execwire gateway --upstream unix:///run/execwire.sock --listen stdio`,
@@ -78,11 +80,18 @@ func runGateway(command *cobra.Command, options gatewayFlags, std streams) error
 	if err != nil {
 		return err
 	}
-	cfg, _, err := loadSettings(command, []string{defaultGatewayURL})
+	listen := []string{defaultGatewayURL}
+	cfg, _, err := loadSettings(command, listen)
 	if err != nil {
 		return err
 	}
-	defer observe.NotifyHangups(logger).Stop()
+	environ := os.Environ()
+	load := func() (config.Config, error) {
+		cfg, _, err := readSettings(command, environ, listen)
+		return cfg, err
+	}
+	hangups := observe.NotifyHangups(logger, observe.Starting)
+	defer hangups.Stop()
 	config.WarnOfVariables(logger, config.Settings(), os.Environ())
 	ctx, _ := stopSignals(logger, nil)
 	upstream, err := awaitUpstream(ctx, client.Connect, options.connect)
@@ -94,11 +103,12 @@ func runGateway(command *cobra.Command, options gatewayFlags, std streams) error
 		return err
 	}
 	g, err := daemon.NewGateway(cfg, upstream, daemon.GatewayOptions{
-		Logger: logger, OnListen: announceURLs(cfg, logger, std.out), OnChange: tuneMemory().changed,
+		Logger: logger, OnListen: announceURLs(cfg, logger, std.out), OnChange: tuneMemory().changed, LoadConfig: load,
 	})
 	if err != nil {
 		return explainWebsocket(command, err)
 	}
+	hangups.Handle(func() { _, _ = g.Reload() }) // it logs errors
 	return g.Serve(ctx)
 }
 

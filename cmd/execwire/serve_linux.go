@@ -230,7 +230,7 @@ func serveWith(command *cobra.Command, options serveFlags, std streams, watch *g
 			return err
 		}
 	}
-	hangups := observe.NotifyHangups(logger)
+	hangups := observe.NotifyHangups(logger, observe.Starting)
 	defer hangups.Stop()
 	config.WarnOfVariables(logger, config.Settings(), os.Environ())
 	unsetRemoteSecrets(cfg)

@@ -3,6 +3,7 @@ package operations
 import (
 	"bufio"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +16,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// SIGHUP ends no server and no process. A server and a hub read their configuration again.
+// SIGHUP ends no server and no process. A server, a gateway and a hub read their configuration
+// again; a forward, which has none, says so.
 func TestServers_SIGHUP_Reloads(t *testing.T) {
 	harness.Waits(t)
 	server := harness.Serve(t)
@@ -25,7 +27,7 @@ func TestServers_SIGHUP_Reloads(t *testing.T) {
 	forward.Listen(t, 1)
 	hub := harness.NewHub(t, nil)
 	before := start(server, t, harness.Shell("exec sleep 1000")).GetProcessId()
-	const reloads, ignores = "reloaded the configuration", "SIGHUP is ignored"
+	const reloads, ignores = "reloaded the configuration", "handshake_timeout come from flags"
 	for _, tc := range []struct {
 		name string
 		c    *harness.Command
@@ -34,7 +36,7 @@ func TestServers_SIGHUP_Reloads(t *testing.T) {
 	}{
 		{"the server", server, server.ServerPID(t), reloads},
 		{"its guardian", server, server.Process.Pid, reloads},
-		{"the gateway", gateway, gateway.Process.Pid, ignores},
+		{"the gateway", gateway, gateway.Process.Pid, reloads},
 		{"the forward", forward, forward.Process.Pid, ignores},
 		{"the hub", hub, hub.Process.Pid, reloads},
 	} {
@@ -58,6 +60,53 @@ func TestServers_SIGHUP_Reloads(t *testing.T) {
 	described, err := harness.Remote(t, server, harness.UnixTransport).GetProcess(harness.Context(t), &execwirev1.GetProcessRequest{ProcessId: before})
 	if err != nil || described.GetProcess().GetState() != execwirev1.ProcessState_PROCESS_STATE_RUNNING {
 		t.Errorf("the process of before is %v, %v", described, err)
+	}
+}
+
+// A gateway applies what has changed in its file, and a bad file changes nothing.
+func TestGateway_SIGHUP_AppliesSettings(t *testing.T) {
+	harness.Waits(t)
+	server := harness.Serve(t)
+	file := filepath.Join(t.TempDir(), "c.toml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("")
+	gateway := harness.NewCommand("gateway", "--listen", "ws://127.0.0.1:0", "--config", file, "--upstream", server.URLs[harness.UnixTransport])
+	gateway.Listen(t, 1)
+	status := func() int {
+		t.Helper()
+		request, err := http.NewRequestWithContext(harness.Context(t), http.MethodGet, "http://"+gateway.Address(harness.WebsocketTransport)+"/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = "build.example.org"
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	for _, step := range []struct {
+		text, logged string
+		want         int
+	}{
+		{"", "reloaded the configuration", http.StatusMisdirectedRequest},
+		{"allowed_hosts = [\"build.example.org\"]\nhandshake_timeout = \"7s\"\n", "a changed setting needs a restart\" setting=handshake_timeout", http.StatusOK},
+		{"allowed_hosts = []\nconnections_per_listener = x\n", file + ":2:28: is not TOML", http.StatusOK},
+		{"", "setting=allowed_hosts old=build.example.org", http.StatusMisdirectedRequest},
+	} {
+		write(step.text)
+		was := strings.Count(gateway.Errors.String(), step.logged)
+		gateway.Send(t, unix.SIGHUP)
+		harness.Eventually(t, "the gateway has read "+step.text, func() bool { return strings.Count(gateway.Errors.String(), step.logged) > was })
+		if got := status(); got != step.want {
+			t.Errorf("after %q a request is answered with %d, want %d", step.text, got, step.want)
+		}
 	}
 }
 

@@ -16,10 +16,13 @@ type Hangups struct {
 	serving sync.WaitGroup
 }
 
-// NotifyHangups keeps SIGHUP from ending this program. Until [Hangups.Handle] each is logged
-// and ignored. If SIGHUP is ignored already, as under nohup, it stays so. Call it once, as
+// Starting is the reason of a program that will call [Hangups.Handle].
+const Starting = "this program is starting, and reads its settings"
+
+// NotifyHangups keeps SIGHUP from ending this program. Until [Hangups.Handle] each is
+// ignored, and logged with the reason, a whole sentence. If SIGHUP is ignored already, as under nohup, it stays so. Call it once, as
 // soon as there is a logger.
-func NotifyHangups(logger *slog.Logger) *Hangups {
+func NotifyHangups(logger *slog.Logger, reason string) *Hangups {
 	h := &Hangups{}
 	if signal.Ignored(syscall.SIGHUP) {
 		return h
@@ -32,7 +35,7 @@ func NotifyHangups(logger *slog.Logger) *Hangups {
 				(*handle)()
 				continue
 			}
-			logger.Warn("SIGHUP is ignored: settings are read at the start, and SIGTERM ends this program")
+			logger.Warn("SIGHUP is ignored: " + reason)
 		}
 	})
 	return h
