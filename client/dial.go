@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/execwire/execwire/internal/backoff"
 	"github.com/execwire/execwire/internal/syserr"
@@ -186,7 +185,7 @@ func (c *dialConfig) attempt(ctx context.Context, endpoint endpoint) (*grpc.Clie
 	if err != nil {
 		return nil, nil, err
 	}
-	dialer.relay.Trace = traceOf(ctx)
+	dialer.relay.Trace = tracecontext.FromOutgoing(ctx)
 	conn, err := grpc.NewClient("passthrough:///"+endpoint.authority, options...)
 	if err != nil {
 		return nil, nil, err
@@ -202,26 +201,7 @@ func (c *dialConfig) attempt(ctx context.Context, endpoint endpoint) (*grpc.Clie
 // traceparent and tracestate of W3C Trace Context. Malformed
 // ones are ignored.
 func WithTrace(ctx context.Context, traceparent, tracestate string) context.Context {
-	trace := tracecontext.Parse(traceparent, tracestate)
-	if trace.IsZero() {
-		return ctx
-	}
-	ctx = metadata.AppendToOutgoingContext(ctx, tracecontext.ParentKey, trace.Parent())
-	if trace.State() != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, tracecontext.StateKey, trace.State())
-	}
-	return ctx
-}
-
-// traceOf returns the trace context in the metadata of the caller, for the hops to a
-// server. Each call carries that of its own context.
-func traceOf(ctx context.Context) tracecontext.Context {
-	md, _ := metadata.FromOutgoingContext(ctx)
-	parents := md.Get(tracecontext.ParentKey)
-	if len(parents) != 1 {
-		return tracecontext.Context{}
-	}
-	return tracecontext.Parse(parents[0], strings.Join(md.Get(tracecontext.StateKey), ","))
+	return tracecontext.NewOutgoing(ctx, tracecontext.Parse(traceparent, tracestate))
 }
 
 // endpoint is an address to dial and the authority of the server.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/jsonrpc"
+	"github.com/execwire/execwire/internal/tracecontext"
 	"github.com/execwire/execwire/relay"
 	"github.com/execwire/execwire/relay/harness"
 )
@@ -31,7 +32,9 @@ func (c *dialConfig) relayedExecServer(rawURL string) (execServer, error) {
 		return execServer{}, err
 	}
 	return execServer{shown: endpoint.displayURL(rawURL), open: func(ctx context.Context) (jsonrpc.Transport, error) {
-		return openRelayTransport(ctx, dialer.relay)
+		options := dialer.relay
+		options.Trace = tracecontext.FromOutgoing(ctx)
+		return openRelayTransport(ctx, options)
 	}}, nil
 }
 
@@ -49,9 +52,14 @@ type relayTransport struct {
 	over    context.Context
 	end     context.CancelCauseFunc
 	closing sync.Once
+
+	trace tracecontext.Context // of the next message; used by the goroutine that sends
 }
 
-var _ jsonrpc.Transport = (*relayTransport)(nil)
+var (
+	_ jsonrpc.Transport   = (*relayTransport)(nil)
+	_ jsonrpc.TraceSender = (*relayTransport)(nil)
+)
 
 func openRelayTransport(ctx context.Context, options harness.Options) (jsonrpc.Transport, error) {
 	h, err := harness.Dial(ctx, options)
@@ -78,7 +86,16 @@ func (t *relayTransport) Receive() ([]byte, error) {
 }
 
 // Send implements [jsonrpc.Transport].
-func (t *relayTransport) Send(message []byte) error { return t.stream.Send(t.over, message) }
+func (t *relayTransport) Send(message []byte) error {
+	trace := t.trace
+	t.trace = tracecontext.Context{}
+	return t.stream.SendTraced(t.over, message, trace)
+}
+
+// SendTrace implements [jsonrpc.TraceSender].
+func (t *relayTransport) SendTrace(trace jsonrpc.Trace) {
+	t.trace = tracecontext.Parse(trace.Parent, trace.State)
+}
 
 // Begin implements [jsonrpc.Transport]. A client sends no message in parts.
 func (t *relayTransport) Begin() (io.WriteCloser, error) { return nil, errors.ErrUnsupported }

@@ -55,7 +55,7 @@ func (r *relayServer) accept() {
 func (r *relayServer) serve(stream *relay.Stream) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), r.begin, errors.New("the first message took too long"))
 	defer cancel()
-	first, err := stream.Receive(ctx)
+	first, trace, err := stream.ReceiveTraced(ctx)
 	switch {
 	case err != nil:
 		r.logger.Debug("a relay stream ended before its first message", "stream", stream.ID(), "error", err)
@@ -75,7 +75,7 @@ func (r *relayServer) serve(stream *relay.Stream) {
 		stream.Reset(relay.ReasonGoingAway)
 	default:
 		by := audit.Caller{Credential: shownRelay, Peer: relayAddr{stream.ID()}.String()}
-		r.clients.serveTransport(context.Background(), auth.Relay.Name, newClientAuthInfo(relayCredentials(), by), newRelayTransport(stream, first, r.large))
+		r.clients.serveTransport(context.Background(), auth.Relay.Name, newClientAuthInfo(relayCredentials(), by), newRelayTransport(stream, first, trace, r.large))
 	}
 }
 

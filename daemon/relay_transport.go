@@ -10,6 +10,7 @@ import (
 
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/jsonrpc"
+	"github.com/execwire/execwire/internal/tracecontext"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
 )
@@ -25,18 +26,22 @@ type relayTransport struct {
 	over   context.Context
 	end    context.CancelCauseFunc
 
-	first []byte // received before; used by the goroutine that receives
+	first    []byte               // received before; used by the goroutine that receives
+	incoming tracecontext.Context // of the last message; used by the same
+	outgoing tracecontext.Context // of the next message; used by the goroutine that sends
 
 	closing sync.Once
 }
 
 var (
-	_ jsonrpc.Transport = (*relayTransport)(nil)
-	_ jsonrpc.Bounded   = (*relayTransport)(nil)
+	_ jsonrpc.Transport     = (*relayTransport)(nil)
+	_ jsonrpc.Bounded       = (*relayTransport)(nil)
+	_ jsonrpc.TraceSender   = (*relayTransport)(nil)
+	_ jsonrpc.TraceReceiver = (*relayTransport)(nil)
 )
 
-func newRelayTransport(stream *relay.Stream, first []byte, large *wsconn.Budget) *relayTransport {
-	t := &relayTransport{stream: stream, first: first}
+func newRelayTransport(stream *relay.Stream, first []byte, trace tracecontext.Context, large *wsconn.Budget) *relayTransport {
+	t := &relayTransport{stream: stream, first: first, incoming: trace}
 	t.over, t.end = context.WithCancelCause(context.Background())
 	t.share = large.Share(auth.Relay.Name, func(why *wsconn.BudgetError) { t.end(why) })
 	return t
@@ -49,7 +54,8 @@ func (t *relayTransport) Receive() ([]byte, error) {
 		t.first = nil
 		return message, nil
 	}
-	message, err := t.stream.Receive(t.over)
+	message, trace, err := t.stream.ReceiveTraced(t.over)
+	t.incoming = trace
 	var reset *relay.ResetError
 	switch {
 	case err == nil:
@@ -63,7 +69,24 @@ func (t *relayTransport) Receive() ([]byte, error) {
 }
 
 // Send implements [jsonrpc.Transport].
-func (t *relayTransport) Send(message []byte) error { return t.stream.Send(t.over, message) }
+func (t *relayTransport) Send(message []byte) error {
+	trace := t.outgoing
+	t.outgoing = tracecontext.Context{}
+	return t.stream.SendTraced(t.over, message, trace)
+}
+
+// SendTrace implements [jsonrpc.TraceSender].
+func (t *relayTransport) SendTrace(trace jsonrpc.Trace) {
+	t.outgoing = tracecontext.Parse(trace.Parent, trace.State)
+}
+
+// ReceivedTrace implements [jsonrpc.TraceReceiver].
+func (t *relayTransport) ReceivedTrace() *jsonrpc.Trace {
+	if t.incoming.IsZero() {
+		return nil
+	}
+	return &jsonrpc.Trace{Parent: t.incoming.Parent(), State: t.incoming.State()}
+}
 
 // Begin implements [jsonrpc.Transport].
 func (t *relayTransport) Begin() (io.WriteCloser, error) {

@@ -254,6 +254,9 @@ func (d *eventDelivery) sendEvents(p *process, events []*execwirev1.ProcessEvent
 			if dst = p.appendEvent(dst, event); len(dst) > 0 {
 				p.gap = nil
 				failed = d.appendLost(nil, p, event)
+				if event.GetClosed() != nil {
+					d.out.setTrace(p.trace)
+				}
 				return dst, true
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/jsonrpc"
+	"github.com/execwire/execwire/internal/tracecontext"
 )
 
 // initializeParams is the parameters of initialize.
@@ -42,7 +43,7 @@ func (c *connection) initialize(m jsonrpc.Message) []byte {
 		err = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "initialize may only be sent once per connection")
 	}
 	if err == nil {
-		err = c.open(traced(c.ctx, traceOf(m)), params.ResumeSessionID)
+		err = c.open(tracecontext.NewOutgoing(c.ctx, traceOf(m)), params.ResumeSessionID)
 	}
 	if err != nil {
 		return jsonrpc.AppendError(nil, m.ID, err)

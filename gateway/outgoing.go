@@ -7,6 +7,7 @@ import (
 
 	"github.com/execwire/execwire/gateway/call"
 	"github.com/execwire/execwire/internal/jsonrpc"
+	"github.com/execwire/execwire/internal/tracecontext"
 )
 
 const (
@@ -161,10 +162,11 @@ func (o *outgoing) sendMessage(message []byte) error {
 	return writer.Close()
 }
 
-// stream sends one message that write produces in parts. An error of write leaves it
+// stream sends one message of a trace, which write produces in parts. An error of write leaves it
 // incomplete, and the connection unusable.
-func (o *outgoing) stream(write func(w io.Writer) error) error {
+func (o *outgoing) stream(trace tracecontext.Context, write func(w io.Writer) error) error {
 	return o.afterPosted(func() error {
+		o.setTrace(trace)
 		writer, err := o.conn.Begin()
 		if err != nil {
 			return err

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"github.com/execwire/execwire/internal/tracecontext"
 )
 
 // recordingTransport records sent messages, and the parts of streamed ones.
@@ -32,7 +34,7 @@ func TestOutgoing_PartialMessage_IsNotInterrupted(t *testing.T) {
 	w := &recordingTransport{pipe: newPipe()}
 	o := &outgoing{conn: closable{w}, limit: 1 << 20}
 	failed := errors.New("the rest cannot be read")
-	err := o.stream(func(to io.Writer) error {
+	err := o.stream(tracecontext.Context{}, func(to io.Writer) error {
 		_, err := io.WriteString(to, "half")
 		o.post([]byte("queued meanwhile"))
 		return errors.Join(err, failed)
@@ -51,7 +53,7 @@ func TestOutgoing_PartialMessage_IsNotInterrupted(t *testing.T) {
 	if err := o.send(one); !errors.Is(err, failed) {
 		t.Errorf("after a partial message: %v", err)
 	}
-	if err := o.stream(func(io.Writer) error { return nil }); !errors.Is(err, failed) {
+	if err := o.stream(tracecontext.Context{}, func(io.Writer) error { return nil }); !errors.Is(err, failed) {
 		t.Errorf("after a partial message another one began: %v", err)
 	}
 	if len(w.sent) != 1 || w.sent[0] != "half" {

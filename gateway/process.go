@@ -5,6 +5,7 @@ import (
 	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/tracecontext"
 )
 
 // process is a connection's record of one process: requests in flight, pending events
@@ -24,12 +25,15 @@ type process struct {
 	pending      []batch // received and not yet sent
 	delivering   bool    // a goroutine delivers
 
-	gap      *execwirev1.OutputGap  // to be sent with the next event
-	mode     processMode            // of the process whose events are sent
-	nextMode *processMode           // of the next process with this id, whose events are not received yet
-	closed   bool                   // its closed event was sent
-	exit     uint64                 // seq of the exited event; 0 while unknown
-	ended    *execwirev1.ExitRecord // of the exited event
+	gap      *execwirev1.OutputGap // to be sent with the next event
+	mode     processMode           // of the process whose events are sent
+	nextMode *processMode          // of the next process with this id, whose events are not received yet
+
+	trace, nextTrace tracecontext.Context // of the requests that started these processes
+
+	closed bool                   // its closed event was sent
+	exit   uint64                 // seq of the exited event; 0 while unknown
+	ended  *execwirev1.ExitRecord // of the exited event
 
 	closeWait     *delayed // runs while an exit waits for the close
 	exitDue       bool     // the close is late: send the exit
@@ -46,6 +50,7 @@ func (p *process) restart() {
 	if p.nextMode != nil {
 		p.mode = *p.nextMode
 	}
+	p.trace, p.nextTrace = p.nextTrace, tracecontext.Context{}
 	p.nextMode, p.closed, p.exit, p.ended, p.gap = nil, false, 0, nil, nil
 	p.closeWait, p.exitDue, p.exitSent, p.exitDelivered = nil, false, false, false
 }
@@ -57,10 +62,10 @@ func (p *process) isSettled() bool {
 		(p.received == 0 && p.mode == processMode{} || hasAll)
 }
 
-// hasOtherNextMode reports whether the next process with this id has a mode that a new
-// record would lack.
+// hasOtherNextMode reports whether the next process with this id has a mode or a trace that a
+// new record would lack.
 func (p *process) hasOtherNextMode() bool {
-	return p.nextMode != nil && *p.nextMode != processMode{}
+	return p.nextMode != nil && (*p.nextMode != processMode{} || !p.nextTrace.IsZero())
 }
 
 // Limits of how long events wait for an answer.

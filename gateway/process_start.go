@@ -132,7 +132,7 @@ func (p *startParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error)
 		p.announceFailed(r, err, failed)
 		return nil, failed
 	}
-	r.table.renew(id, p.mode)
+	r.table.renew(id, p.mode, r.trace)
 	p.announceStarted(r, started.GetProcess())
 	return startResult{ProcessID: p.ProcessID, SandboxType: sandboxType(started.GetProcess())}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/execwire/execwire/gateway/call"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/jsonrpc"
+	"github.com/execwire/execwire/internal/tracecontext"
 )
 
 // orderKind orders the calls on one process.
@@ -73,11 +74,13 @@ func (t *processTable) release(p *process) {
 	t.forget(p)
 }
 
-// renew expects another process under the id, beginning with seq 1.
-func (t *processTable) renew(id string, m processMode) {
+// renew expects another process under the id, beginning with seq 1, which a request of the
+// trace has started.
+func (t *processTable) renew(id string, m processMode, trace tracecontext.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.record(id).nextMode = &m
+	p := t.record(id)
+	p.nextMode, p.nextTrace = &m, trace
 }
 
 // setMode sets the mode of the process whose first event arrives, unless it is known.

@@ -179,6 +179,7 @@ func (c *receiver) receive(data []byte) {
 	case err != nil:
 		c.refuse(jsonrpc.NoID, "failed to parse %sJSON-RPC message from %s: %v", c.kind(), c.conn.Peer(), err)
 	case m.Kind == jsonrpc.Request:
+		c.addTrace(&m)
 		c.request(m, len(data))
 	case m.Kind == jsonrpc.Notification:
 		c.notification(m.Method)

@@ -71,7 +71,7 @@ func (r *request) carryOut() (any, *jsonrpc.Error) {
 	if err := r.turn.Wait(r.calls); err != nil {
 		return nil, call.Closing()
 	}
-	ctx := traced(r.calls, r.trace)
+	ctx := tracecontext.NewOutgoing(r.calls, r.trace)
 	switch c := r.call.(type) {
 	case files.Call:
 		return r.files.Run(ctx, c)
@@ -98,7 +98,7 @@ func (r *request) gateOutput(id string, limit time.Duration) {
 // connection ends.
 func (r *request) answer(result any, failed *jsonrpc.Error) {
 	if streamed, ok := result.(call.Streamable); ok && failed == nil {
-		if err := r.out.stream(func(w io.Writer) error { return r.streamAnswer(w, streamed) }); err != nil {
+		if err := r.out.stream(r.trace, func(w io.Writer) error { return r.streamAnswer(w, streamed) }); err != nil {
 			r.end(ending{closeInternal, "an answer could not be completed", err})
 		}
 		return
@@ -111,6 +111,7 @@ func (r *request) answer(result any, failed *jsonrpc.Error) {
 		}
 		answered = true
 		r.release()
+		r.out.setTrace(r.trace)
 		return r.appendAnswer(dst, result, failed), true
 	})
 	if err != nil {

@@ -1,10 +1,7 @@
 package gateway
 
 import (
-	"context"
 	"log/slog"
-
-	"google.golang.org/grpc/metadata"
 
 	"github.com/execwire/execwire/internal/jsonrpc"
 	"github.com/execwire/execwire/internal/tracecontext"
@@ -18,16 +15,20 @@ func traceOf(m jsonrpc.Message) tracecontext.Context {
 	return tracecontext.Parse(m.Trace.Parent, m.Trace.State)
 }
 
-// traced returns a context that propagates the trace to the server.
-func traced(ctx context.Context, trace tracecontext.Context) context.Context {
-	if trace.IsZero() {
-		return ctx
+// addTrace gives a request without a trace context the one that the transport received
+// beside it.
+func (c *receiver) addTrace(m *jsonrpc.Message) {
+	if transport, ok := c.conn.(jsonrpc.TraceReceiver); ok && m.Trace == nil {
+		m.Trace = transport.ReceivedTrace()
 	}
-	ctx = metadata.AppendToOutgoingContext(ctx, tracecontext.ParentKey, trace.Parent())
-	if state := trace.State(); state != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, tracecontext.StateKey, state)
+}
+
+// setTrace has the transport send the trace context beside the next message, if it can.
+// sending is held.
+func (o *outgoing) setTrace(trace tracecontext.Context) {
+	if transport, ok := o.conn.(jsonrpc.TraceSender); ok && !trace.IsZero() {
+		transport.SendTrace(jsonrpc.Trace{Parent: trace.Parent(), State: trace.State()})
 	}
-	return ctx
 }
 
 // tracedLog returns a logger with the trace.

@@ -135,7 +135,7 @@ func (e *example) runEvent(what, value string) {
 	case "send":
 		e.one.send.push(newSegment("s", []byte(unquote(e.t, value)), 0, 1))
 	case "receive":
-		if got := e.one.pop(); string(got) != unquote(e.t, value) {
+		if got := e.one.pop(); string(got.payload) != unquote(e.t, value) {
 			e.t.Errorf("it receives %q, not %s", got, value)
 		}
 	case "acknowledged":

@@ -1,6 +1,10 @@
 package relay
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/execwire/execwire/internal/tracecontext"
+)
 
 // headerFixed is the maximum size of a data frame's header, without the stream
 // id.
@@ -69,4 +73,16 @@ func appendData(b []byte, stream string, ack, bits, seq, index, count uint32, si
 	b = appendNumber(b, fieldSegmentIndex, index)
 	b = appendNumber(b, fieldSegmentCount, count)
 	return protowire.AppendVarint(protowire.AppendTag(b, fieldPayload, protowire.BytesType), uint64(size))
+}
+
+// appendTrace appends the fields of a trace context, which follow the body.
+func appendTrace(b []byte, trace tracecontext.Context) []byte {
+	if trace.IsZero() {
+		return b
+	}
+	b = protowire.AppendString(protowire.AppendTag(b, fieldTraceParent, protowire.BytesType), trace.Parent())
+	if state := trace.State(); state != "" {
+		b = protowire.AppendString(protowire.AppendTag(b, fieldTraceState, protowire.BytesType), state)
+	}
+	return b
 }

@@ -134,10 +134,10 @@ func (f *flow) makeSpace(size int) bool {
 	return true
 }
 
-// pop returns the oldest received message; nil if there is none.
-func (f *flow) pop() []byte {
+// pop returns the oldest received message; one without a payload if there is none.
+func (f *flow) pop() received {
 	message := f.receive.pop()
-	if message != nil && f.peer == reliable && f.ended == nil {
+	if message.payload != nil && f.peer == reliable && f.ended == nil {
 		f.drainReceived()
 	}
 	return message

@@ -155,7 +155,7 @@ func (f *flow) handlePlainData(in *frame) error {
 	if f.ended != nil {
 		return nil
 	}
-	if reason := f.receive.acceptPlain(in.payload); reason != "" {
+	if reason := f.receive.acceptPlain(in); reason != "" {
 		f.end(reason, false)
 	}
 	return nil

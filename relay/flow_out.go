@@ -1,6 +1,10 @@
 package relay
 
-import "time"
+import (
+	"time"
+
+	"github.com/execwire/execwire/internal/tracecontext"
+)
 
 // urgent reports whether there is a control frame to send: also for an
 // acknowledgement that is due if no data frame would carry it.
@@ -77,13 +81,18 @@ func (f *flow) frameSent(now time.Time) {
 	f.ackNow, f.ackAt, f.unacked = false, time.Time{}, 0
 }
 
-// splitMessage yields the segments of a message, each with space for its header.
-func splitMessage(id string, message []byte, size int) func(func(segment) bool) {
+// splitMessage yields the segments of a message, each with space for its header. The
+// first one has the trace context of the message.
+func splitMessage(id string, message []byte, size int, trace tracecontext.Context) func(func(segment) bool) {
 	count := (len(message) + size - 1) / size
 	return func(yield func(segment) bool) {
 		for i := range count {
 			payload := message[i*size : min((i+1)*size, len(message))]
-			if !yield(newSegment(id, payload, i, count)) {
+			seg := newSegment(id, payload, i, count)
+			if i == 0 {
+				seg.frame = appendTrace(seg.frame, trace)
+			}
+			if !yield(seg) {
 				return
 			}
 		}
@@ -96,5 +105,5 @@ var zeroHeader [headerFixed + maxStreamID]byte
 func newSegment(id string, payload []byte, index, count int) segment {
 	space := headerFixed + len(id)
 	// append to a full slice allocates without clearing.
-	return segment{frame: append(zeroHeader[:space:space], payload...), payloadAt: space, index: uint32(index), count: uint32(count)}
+	return segment{frame: append(zeroHeader[:space:space], payload...), payloadAt: space, payloadEnd: space + len(payload), index: uint32(index), count: uint32(count)}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	relayv1 "github.com/execwire/execwire/gen/go/codex/exec_server/relay/v1"
+	"github.com/execwire/execwire/internal/tracecontext"
 )
 
 // version is the only version of the protocol.
@@ -23,6 +24,9 @@ const (
 	fieldStream  protowire.Number = 2
 	fieldAck     protowire.Number = 3
 	fieldAckBits protowire.Number = 4
+
+	fieldTraceParent protowire.Number = 11
+	fieldTraceState  protowire.Number = 12
 )
 
 // body is the field number of a frame's body in RelayMessageFrame; 0 means none.
@@ -58,6 +62,7 @@ type frame struct {
 	// data frames
 	seq, index, count uint32
 	payload           []byte
+	trace             tracecontext.Context
 
 	next   uint32 // resume only
 	reason string // reset only
@@ -97,6 +102,7 @@ func decode(b []byte) (frame, error) {
 	case *relayv1.RelayMessageFrame_Data:
 		f.body = bodyData
 		f.seq, f.index, f.count, f.payload = kind.Data.GetSeq(), kind.Data.GetSegmentIndex(), kind.Data.GetSegmentCount(), kind.Data.GetPayload()
+		f.trace = tracecontext.Parse(message.GetTraceparent(), message.GetTracestate())
 		if len(f.payload) == 0 {
 			return f, errPayload
 		}

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"bytes"
 	"encoding/hex"
 	"errors"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	relayv1 "github.com/execwire/execwire/gen/go/codex/exec_server/relay/v1"
+	"github.com/execwire/execwire/internal/tracecontext"
 )
 
 // golden has frames of every kind, with the bytes that existing peers use.
@@ -28,6 +28,10 @@ var golden = []struct {
 		dataFrame("s", 7, 5, 300, 2, 3, "xyz"),
 		&relayv1.RelayMessageFrame{Version: 1, StreamId: "s", Ack: 7, AckBits: 5, Body: &relayv1.RelayMessageFrame_Data{
 			Data: &relayv1.RelayData{Seq: 300, SegmentIndex: 2, SegmentCount: 3, Payload: []byte("xyz")}}}},
+	{"data of a trace", "08011201732a07180122036162635a37" + hex.EncodeToString([]byte(someTrace.Parent())) + "6203613d31",
+		firstFrame("s", "abc"),
+		&relayv1.RelayMessageFrame{Version: 1, StreamId: "s", Traceparent: proto.String(someTrace.Parent()), Tracestate: proto.String("a=1"),
+			Body: &relayv1.RelayMessageFrame_Data{Data: &relayv1.RelayData{SegmentCount: 1, Payload: []byte("abc")}}}},
 	{"acknowledgement", "080112017318ffffffff0f3200",
 		appendEmpty(nil, "s", noSegment, 0, bodyAck),
 		&relayv1.RelayMessageFrame{Version: 1, StreamId: "s", Ack: noSegment, Body: &relayv1.RelayMessageFrame_AckFrame{AckFrame: &relayv1.RelayAck{}}}},
@@ -45,6 +49,16 @@ var golden = []struct {
 		&relayv1.RelayMessageFrame{Version: 1, StreamId: "s", Ack: 2, AckBits: 1 << 31, Body: &relayv1.RelayMessageFrame_Heartbeat{Heartbeat: &relayv1.RelayHeartbeat{}}}},
 }
 
+var someTrace = tracecontext.Parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "a=1")
+
+// firstFrame returns the first frame of a message of someTrace.
+func firstFrame(id, message string) (frame []byte) {
+	for seg := range splitMessage(id, []byte(message), len(message), someTrace) {
+		frame = seg.prependHeader(id, 0, 0, 0)
+	}
+	return frame
+}
+
 func dataFrame(id string, ack, bits, seq, index, count uint32, payload string) []byte {
 	part := newSegment(id, []byte(payload), int(index), int(count))
 	return part.prependHeader(id, ack, bits, seq)
@@ -53,12 +67,12 @@ func dataFrame(id string, ack, bits, seq, index, count uint32, payload string) [
 // Encoded frames match the schema and the golden bytes.
 func TestGoldenFrames(t *testing.T) {
 	for _, g := range golden {
-		schema, err := proto.Marshal(g.frame)
-		if err != nil {
+		decoded := &relayv1.RelayMessageFrame{}
+		if err := proto.Unmarshal(g.ours, decoded); err != nil {
 			t.Fatal(err)
 		}
-		if hex.EncodeToString(g.ours) != g.bytes || !bytes.Equal(g.ours, schema) {
-			t.Errorf("%s:\nours   %x\nschema %x\nwant   %s", g.name, g.ours, schema, g.bytes)
+		if hex.EncodeToString(g.ours) != g.bytes || !proto.Equal(decoded, g.frame) {
+			t.Errorf("%s:\nours %x\nwant %s\n%v", g.name, g.ours, g.bytes, decoded)
 		}
 		if h, err := ParseHeader(g.ours); string(h.Stream) != "s" || err != nil {
 			t.Errorf("%s is of stream %q, %v", g.name, h.Stream, err)

@@ -44,7 +44,7 @@ func FuzzReassembly(f *testing.F) {
 		r := receiver{config: &c, pool: &p, next: noSegment - 2}
 		for ; len(script) >= 4; script = script[4:] {
 			if script[0] == 255 {
-				if r.pop() != nil {
+				if r.pop().payload != nil {
 					if reason := r.drain(); reason != "" {
 						return
 					}
@@ -120,7 +120,7 @@ func FuzzHostilePeer(f *testing.F) {
 func (o *ownParty) talkAll(receive bool) {
 	for _, one := range o.talks {
 		o.send(one)
-		if receive && one.state.pop() != nil {
+		if receive && one.state.pop().payload != nil {
 			o.update(one.state)
 		}
 		if one.state.flow.ended != nil && len(one.state.receive.queue) == 0 {

@@ -1,9 +1,23 @@
 package relay
 
+import "github.com/execwire/execwire/internal/tracecontext"
+
 // heldSegment is a received segment that cannot be processed yet.
 type heldSegment struct {
 	payload      []byte
 	index, count uint32
+	trace        tracecontext.Context
+}
+
+// received is a message for the application.
+type received struct {
+	payload []byte
+	trace   tracecontext.Context // of its first segment
+}
+
+// size is the memory that the message counts in the queue.
+func (m received) size() int {
+	return len(m.payload) + len(m.trace.Parent()) + len(m.trace.State()) + messageOverhead
 }
 
 // receiver holds what a stream has received until the application takes it.
@@ -16,12 +30,13 @@ type receiver struct {
 	bits      uint32        // bit i: segment next+i is held
 	heldBytes int           // of held segments
 
-	partial      []byte // the message being assembled
-	index, count uint32 // expected next of the message being assembled; count 0 means none
+	partial      []byte               // the message being assembled
+	trace        tracecontext.Context // of that
+	index, count uint32               // expected next of the message being assembled; count 0 means none
 
-	queue       [][]byte // complete messages
-	queuedBytes int      // their bytes, with messageOverhead
-	fromPool    int      // share of LargeBytes
+	queue       []received // complete messages
+	queuedBytes int        // their size
+	fromPool    int        // share of LargeBytes
 }
 
 // pool is the memory budget that all streams share.
@@ -44,7 +59,7 @@ func (p *pool) resize(old *int, size int) bool {
 // retransmitted for lack of space. A reason means that the stream must end.
 func (r *receiver) accept(f *frame) (accepted bool, reason string) {
 	at := distance(r.next, f.seq)
-	seg := heldSegment{f.payload, f.index, f.count}
+	seg := heldSegment{f.payload, f.index, f.count, f.trace}
 	switch {
 	case at < 0, at >= ackedBits, r.bits&(1<<at) != 0:
 		return false, ""
@@ -122,14 +137,17 @@ func (r *receiver) assemble(seg heldSegment) (reason string) {
 		return ReasonMessageTooLarge
 	}
 	if seg.count == 1 {
-		r.enqueue(seg.payload)
+		r.enqueue(received{seg.payload, seg.trace})
 		return ""
+	}
+	if seg.index == 0 {
+		r.trace = seg.trace
 	}
 	r.partial = extend(r.partial, seg.payload, int(min(int64(seg.count)*int64(len(seg.payload)), int64(limit))))
 	r.index, r.count = r.index+1, seg.count
 	if r.index == r.count {
-		r.enqueue(r.partial)
-		r.partial, r.index, r.count = nil, 0, 0
+		r.enqueue(received{r.partial, r.trace})
+		r.partial, r.trace, r.index, r.count = nil, tracecontext.Context{}, 0, 0
 	}
 	return ""
 }
@@ -145,31 +163,32 @@ func extend(b, more []byte, announced int) []byte {
 	return append(b, more...)
 }
 
-func (r *receiver) enqueue(message []byte) {
+func (r *receiver) enqueue(message received) {
 	r.queue = append(r.queue, message)
-	r.queuedBytes += len(message) + messageOverhead
+	r.queuedBytes += message.size()
 }
 
 // acceptPlain accepts a message of a peer that does not acknowledge, whatever its
 // number.
-func (r *receiver) acceptPlain(payload []byte) (reason string) {
+func (r *receiver) acceptPlain(f *frame) (reason string) {
+	payload := f.payload
 	switch {
 	case len(payload) > r.config.MessageBytes:
 		return ReasonMessageTooLarge
 	case r.queuedBytes >= r.config.PlainQueueBytes, !r.pool.resize(&r.fromPool, max(r.fromPool, r.queuedBytes+len(payload)-r.config.QueueBytes)):
 		return ReasonReceiveOverflow
 	}
-	r.enqueue(payload)
+	r.enqueue(received{payload, f.trace})
 	return ""
 }
 
-// pop returns the oldest message; nil if there is none.
-func (r *receiver) pop() []byte {
+// pop returns the oldest message; one without a payload if there is none.
+func (r *receiver) pop() received {
 	if len(r.queue) == 0 {
-		return nil
+		return received{}
 	}
 	message := popFront(&r.queue)
-	r.queuedBytes -= len(message) + messageOverhead
+	r.queuedBytes -= message.size()
 	r.pool.resize(&r.fromPool, min(r.fromPool, max(0, r.queuedBytes+len(r.partial)-r.config.QueueBytes)))
 	return message
 }
@@ -177,7 +196,7 @@ func (r *receiver) pop() []byte {
 // clear discards incomplete messages, and optionally the queue.
 func (r *receiver) clear(queue bool) {
 	r.held, r.bits, r.heldBytes = nil, 0, 0
-	r.partial, r.index, r.count = nil, 0, 0
+	r.partial, r.trace, r.index, r.count = nil, tracecontext.Context{}, 0, 0
 	if queue {
 		r.queue, r.queuedBytes = nil, 0
 		r.pool.resize(&r.fromPool, 0)

@@ -71,11 +71,11 @@ func TestReceiver_SegmentsOutsideWindow(t *testing.T) {
 	}
 	deliver(t, table, dataFrame("s", noSegment, 0, ackedBits+1, 0, 1, "beyond"))
 	for i := range ackedBits + 1 {
-		if got := one.pop(); string(got) != fmt.Sprint(i) {
+		if got := one.pop().payload; string(got) != fmt.Sprint(i) {
 			t.Fatalf("got %q, want message %d", got, i)
 		}
 	}
-	if got := one.pop(); got != nil || one.receive.heldBytes != 0 || one.receive.held != nil {
+	if got := one.pop().payload; got != nil || one.receive.heldBytes != 0 || one.receive.held != nil {
 		t.Errorf("got %q, and %d bytes are held", got, one.receive.heldBytes)
 	}
 }
@@ -85,7 +85,7 @@ func TestReceiver_FreedSpace_IsAcknowledged(t *testing.T) {
 	table, one := flowing(t, Config{QueueBytes: 1})
 	deliver(t, table, dataFrame("s", noSegment, 0, 1, 0, 1, "1"))
 	sends(t, table, begin, frame{body: bodyAck, ack: 0, bits: 1})
-	if got := one.pop(); string(got) != "0" {
+	if got := one.pop().payload; string(got) != "0" {
 		t.Fatalf("got %q", got)
 	}
 	table.update(one)
@@ -162,17 +162,17 @@ func TestReceiver_LargeBytes_AreBounded(t *testing.T) {
 	}
 	deliver(t, table, dataFrame("whole", noSegment, 0, 0, 0, 1, part+part))
 	whole := table.streams["whole"]
-	if got := whole.pop(); got != nil || whole.flow.ended != nil {
+	if got := whole.pop().payload; got != nil || whole.flow.ended != nil {
 		t.Errorf("a message beyond what there is came with %d bytes, or ended with %v", len(got), whole.flow.ended)
 	}
-	if small := table.streams["small"]; small.flow.ended != nil || len(small.pop()) != len(part) {
+	if small := table.streams["small"]; small.flow.ended != nil || len(small.pop().payload) != len(part) {
 		t.Error("a stream that keeps to its queue suffers")
 	}
-	if got := first.pop(); len(got) != 3*len(part) || table.pool.used != 0 {
+	if got := first.pop().payload; len(got) != 3*len(part) || table.pool.used != 0 {
 		t.Errorf("got %d bytes, and %d are counted still", len(got), table.pool.used)
 	}
 	deliver(t, table, appendEmpty(nil, "whole", noSegment, 0, bodyHeartbeat))
-	if got := whole.pop(); len(got) != 2*len(part) {
+	if got := whole.pop().payload; len(got) != 2*len(part) {
 		t.Errorf("when there is room again %d bytes came", len(got))
 	}
 }

@@ -11,8 +11,9 @@ const reorderThreshold = 3
 
 // segment is a part of a message that is sent or retransmitted.
 type segment struct {
-	frame        []byte // space for the header, followed by the payload
+	frame        []byte // space for the header, followed by the payload and the trace context
 	payloadAt    int    // where in frame the payload begins
+	payloadEnd   int    // where it ends
 	index, count uint32
 
 	sent          time.Time // the last time; zero if never
@@ -22,7 +23,7 @@ type segment struct {
 	lost          bool      // to be retransmitted
 }
 
-func (s *segment) size() int { return len(s.frame) - s.payloadAt }
+func (s *segment) size() int { return s.payloadEnd - s.payloadAt }
 
 // sender holds the segments of a stream until they are acknowledged.
 type sender struct {

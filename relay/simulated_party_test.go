@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/execwire/execwire/internal/tracecontext"
 )
 
 // talk is an application's use of one stream.
@@ -77,7 +79,7 @@ func (o *ownParty) send(t *talk) {
 			if t.state.peer == reliable {
 				size = o.config.SegmentBytes
 			}
-			for part := range splitMessage(t.id, message, size) {
+			for part := range splitMessage(t.id, message, size, tracecontext.Context{}) {
 				t.segments = append(t.segments, part)
 			}
 			t.sent++
@@ -93,7 +95,7 @@ func (o *ownParty) send(t *talk) {
 
 // receiveMessage receives a message, and reports whether there was one.
 func (o *ownParty) receiveMessage(t *talk) bool {
-	got := t.state.pop()
+	got := t.state.pop().payload
 	o.update(t.state)
 	if got == nil {
 		return false

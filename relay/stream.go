@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/execwire/execwire/internal/notify"
+	"github.com/execwire/execwire/internal/tracecontext"
 )
 
 // Stream carries messages in both directions, in order. All methods may be called
@@ -45,6 +46,12 @@ func (s *Stream) ID() string { return s.id }
 // a message beyond [Stream.MessageLimit], or [ErrEmptyMessage]. If ctx ends after
 // the first of several segments was sent, the stream ends too.
 func (s *Stream) Send(ctx context.Context, message []byte) error {
+	return s.SendTraced(ctx, message, tracecontext.Context{})
+}
+
+// SendTraced is Send of a message that belongs to a trace: its first frame carries the
+// trace context, outside the message.
+func (s *Stream) SendTraced(ctx context.Context, message []byte, trace tracecontext.Context) error {
 	if len(message) == 0 {
 		return ErrEmptyMessage
 	}
@@ -60,7 +67,7 @@ func (s *Stream) Send(ctx context.Context, message []byte) error {
 	if err != nil {
 		return err
 	}
-	for seg := range splitMessage(s.id, message, size) {
+	for seg := range splitMessage(s.id, message, size, trace) {
 		if err := s.push(ctx, seg); err != nil {
 			return err
 		}
@@ -131,8 +138,16 @@ func (s *Stream) await(ctx context.Context, attempt func() (done bool, err error
 // [*ResetError]; messages received before the end of the stream are returned
 // first.
 func (s *Stream) Receive(ctx context.Context) (message []byte, err error) {
+	message, _, err = s.ReceiveTraced(ctx)
+	return message, err
+}
+
+// ReceiveTraced is Receive. It also returns the trace context that the first frame of the
+// message carried: zero if there was none, or it was malformed.
+func (s *Stream) ReceiveTraced(ctx context.Context) (message []byte, trace tracecontext.Context, err error) {
 	err = s.await(ctx, func() (done bool, err error) {
-		if message = s.state.pop(); message != nil {
+		if got := s.state.pop(); got.payload != nil {
+			message, trace = got.payload, got.trace
 			s.endpoint.update(s.state)
 			return true, nil
 		}
@@ -141,7 +156,7 @@ func (s *Stream) Receive(ctx context.Context) (message []byte, err error) {
 		}
 		return false, nil
 	})
-	return message, err
+	return message, trace, err
 }
 
 // WaitReliable blocks until the peer has shown that it acknowledges. The error is

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,6 +20,7 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/internal/tracecontext"
+	"github.com/execwire/execwire/internal/tracing"
 	"github.com/execwire/execwire/server/auditcall"
 	"github.com/execwire/execwire/server/fileworker"
 )
@@ -67,7 +69,10 @@ func (s *confinedFiles) lease(ctx context.Context, sessionID, field string, poli
 	if err != nil {
 		return nil, err
 	}
-	start := func(ctx context.Context) (*sandbox.Worker, error) {
+	span := tracing.FromContext(ctx)
+	start := func(ctx context.Context) (worker *sandbox.Worker, err error) {
+		began := span.Child("file worker start", tracing.Internal, time.Now())
+		defer func() { began.End(err != nil) }()
 		return confinement.StartWorker(ctx, s.server.limits().workerArguments(), s.workerEnvironment())
 	}
 	var lease *fileworker.Lease

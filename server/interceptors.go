@@ -13,7 +13,6 @@ import (
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -102,11 +101,7 @@ func (s *Server) callLogger() logging.Logger {
 // traceFields returns the log fields that relate a line to the trace of a call. A call
 // with two trace parents has none.
 func traceFields(ctx context.Context) []any {
-	parents := metadata.ValueFromIncomingContext(ctx, tracecontext.ParentKey)
-	if len(parents) != 1 {
-		return nil
-	}
-	trace := tracecontext.Parse(parents[0], "")
+	trace := tracecontext.FromIncoming(ctx)
 	if trace.IsZero() {
 		return nil
 	}

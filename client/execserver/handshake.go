@@ -84,7 +84,7 @@ func (l *link) handshake(ctx context.Context, resume string) error {
 	}
 	l.peer.extended = result.ProtocolVersion != "" && result.SessionID != "" && l.peer.environment != nil
 	select {
-	case l.out <- jsonrpc.AppendNotification(nil, "initialized", nil):
+	case l.out <- outMessage{data: jsonrpc.AppendNotification(nil, "initialized", nil)}:
 	case <-l.lost():
 	}
 	if l.peer.uris = l.peer.environment != nil; l.peer.uris {

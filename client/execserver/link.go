@@ -2,6 +2,7 @@ package execserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/execwire/execwire/internal/jsonrpc"
+	"github.com/execwire/execwire/internal/tracecontext"
 )
 
 // link is one connection to the server. One goroutine receives and one sends; both
@@ -16,7 +18,7 @@ import (
 type link struct {
 	conn      *Conn
 	transport jsonrpc.Transport
-	out       chan []byte // messages to send
+	out       chan outMessage // messages to send
 	tasks     sync.WaitGroup
 
 	// Set by the handshake, before other goroutines use the link.
@@ -33,6 +35,12 @@ type link struct {
 	rejected error                 // guarded by mu; the server's last error without an id
 }
 
+// outMessage is a message to send.
+type outMessage struct {
+	data  []byte
+	trace jsonrpc.Trace // zero if there is none
+}
+
 // answer is the response to a request.
 type answer struct {
 	result []byte
@@ -44,7 +52,7 @@ const maxQueued = 16
 
 // newLink uses a transport, and closes it in the end.
 func newLink(c *Conn, transport jsonrpc.Transport) *link {
-	l := &link{conn: c, transport: transport, out: make(chan []byte, maxQueued), pending: make(map[int64]chan answer)}
+	l := &link{conn: c, transport: transport, out: make(chan outMessage, maxQueued), pending: make(map[int64]chan answer)}
 	l.over, l.end = context.WithCancelCause(context.Background())
 	l.tasks.Go(l.receive)
 	l.tasks.Go(l.send)
@@ -83,7 +91,10 @@ func (l *link) send() {
 	for {
 		select {
 		case message := <-l.out:
-			if err := l.transport.Send(message); err != nil {
+			if transport, ok := l.transport.(jsonrpc.TraceSender); ok && message.trace.Parent != "" {
+				transport.SendTrace(message.trace)
+			}
+			if err := l.transport.Send(message.data); err != nil {
 				l.conn.lose(l, err)
 				return
 			}
@@ -127,7 +138,7 @@ func (l *link) dispatch(data []byte) error {
 	}
 	unknown := jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "this client serves no requests")
 	select {
-	case l.out <- jsonrpc.AppendError(nil, m.ID, unknown):
+	case l.out <- outMessage{data: jsonrpc.AppendError(nil, m.ID, unknown)}:
 		return nil
 	default:
 		return protocolErrorf("it sends requests and does not read the responses")
@@ -159,18 +170,25 @@ func (l *link) isIdle() bool {
 	return len(l.pending) == 0
 }
 
+// traceOf returns the trace context of a call of the contract, or of a dial.
+func traceOf(ctx context.Context) jsonrpc.Trace {
+	trace := cmp.Or(tracecontext.FromIncoming(ctx), tracecontext.FromOutgoing(ctx))
+	return jsonrpc.Trace{Parent: trace.Parent(), State: trace.State()}
+}
+
 // ask makes a request and decodes its result. Its error is a [*jsonrpc.Error] if the
 // server answered with one, a [*ProtocolError], or the cause of the end of ctx or of the
 // link.
 func (l *link) ask(ctx context.Context, method string, params, result any) error {
 	waiting := make(chan answer, 1)
+	trace := traceOf(ctx)
 	l.mu.Lock()
 	l.last++
 	id := l.last
 	l.pending[id] = waiting
 	l.mu.Unlock()
 	select {
-	case l.out <- jsonrpc.AppendRequest(nil, jsonrpc.NumberID(id), method, params):
+	case l.out <- outMessage{jsonrpc.AppendRequest(nil, jsonrpc.NumberID(id), method, params, trace), trace}:
 	case <-ctx.Done():
 		l.mu.Lock()
 		delete(l.pending, id)

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"google.golang.org/grpc/metadata"
-
 	"github.com/execwire/execwire/internal/httpstall"
 	"github.com/execwire/execwire/internal/tracecontext"
 )
@@ -96,14 +94,7 @@ func (in *request) stopReading() {
 func (in *request) outgoing(ctx context.Context) context.Context {
 	header := in.http.Header
 	trace := tracecontext.Parse(header.Get(tracecontext.ParentKey), strings.Join(header.Values(tracecontext.StateKey), ","))
-	if trace.IsZero() {
-		return ctx
-	}
-	pairs := []string{tracecontext.ParentKey, trace.Parent()}
-	if state := trace.State(); state != "" {
-		pairs = append(pairs, tracecontext.StateKey, state)
-	}
-	return metadata.AppendToOutgoingContext(ctx, pairs...)
+	return tracecontext.NewOutgoing(ctx, trace)
 }
 
 // body is the body of a request.

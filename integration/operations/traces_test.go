@@ -143,7 +143,8 @@ func (c *collector) expectProcess(t *testing.T, trace string, call span) {
 }
 
 // A trace that begins at a client goes on in the hub and in the executor, and so does one of
-// a JSON-RPC client. Nothing of the command is in it. A trace that the caller does not
+// a JSON-RPC client, also over a stream of the relay, of a preview and of a confined file
+// call. Nothing of the command is in it. A trace that the caller does not
 // record is not recorded, and one without a caller by the ratio.
 func TestTraces_OfClients_GoOnInServers(t *testing.T) {
 	c := newCollector(t, "Bearer of-traces")
@@ -152,7 +153,7 @@ func TestTraces_OfClients_GoOnInServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := harness.NewFleet(t, "EXECWIRE_OTLP_ENDPOINT="+c.url, "EXECWIRE_HUB_OTLP_ENDPOINT="+c.url, "EXECWIRE_OTLP_HEADERS_FILE="+headers,
-		"EXECWIRE_HUB_OTLP_HEADERS_FILE="+headers, "EXECWIRE_TRACE_RATIO=0")
+		"EXECWIRE_HUB_OTLP_HEADERS_FILE="+headers, "EXECWIRE_TRACE_RATIO=0", "EXECWIRE_HUB_PREVIEW_DOMAIN=preview.test")
 	const secret = "secret-word"
 	script := []string{"/bin/sh", "-c", "echo $0 $WORD; exit 7", secret}
 	trace, parent := strings.Repeat("ab", 16), strings.Repeat("cd", 8)
@@ -175,6 +176,8 @@ func TestTraces_OfClients_GoOnInServers(t *testing.T) {
 		}
 	}
 	c.expectProcess(t, trace, call)
+	c.expectRelayed(t, f, script)
+	c.expectPreviewed(t, f)
 
 	server := harness.ServeWith(t, nil, "EXECWIRE_OTLP_ENDPOINT="+c.url, "EXECWIRE_OTLP_HEADERS_FILE="+headers)
 	trace = strings.Repeat("ef", 16)
@@ -190,6 +193,7 @@ func TestTraces_OfClients_GoOnInServers(t *testing.T) {
 	}
 	c.expectProcess(t, trace, call)
 	rpc.Shut()
+	c.expectConfined(t, server)
 
 	// A failed call, of a trace that begins here. The end of the server sends it.
 	if got := harness.Run(t, nil, "kill", "--server", server.URLs[harness.UnixTransport], "none"); got.Code == 0 {

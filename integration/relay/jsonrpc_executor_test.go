@@ -2,8 +2,11 @@ package relay
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +25,25 @@ import (
 type jsonrpcExecutor struct {
 	server string // ws://HOST:PORT
 	conns  map[string]*wsconn.Conn
+
+	mu     sync.Mutex
+	traced []string // guarded by mu; requests whose frame has the traceparent of the message
+}
+
+// noteTrace notes a request with a trace. The first frame carries what the message does.
+func (e *jsonrpcExecutor) noteTrace(frame *relayv1.RelayMessageFrame) {
+	var request struct {
+		Method string
+		Trace  struct{ Traceparent, Tracestate string }
+	}
+	if json.Unmarshal(frame.GetData().GetPayload(), &request) != nil || frame.GetTraceparent() == "" {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if request.Trace.Traceparent == frame.GetTraceparent() && request.Trace.Tracestate == frame.GetTracestate() {
+		e.traced = append(e.traced, request.Method+" "+frame.GetTraceparent())
+	}
 }
 
 // serve implements executor.Options.Serve.
@@ -52,6 +74,7 @@ func (e *jsonrpcExecutor) serve(ctx context.Context, websocket *wsconn.Conn) err
 			if err != nil {
 				return err
 			}
+			e.noteTrace(&frame)
 			_ = conn.Send(frame.GetData().GetPayload()) // the stream is reset if it ended
 		case frame.GetReset_() != nil && e.conns[id] != nil:
 			_ = e.conns[id].Close(wsconn.CodeNormal, "")
@@ -111,6 +134,17 @@ func TestJSONRPCExecutor_BehindAHub_RunsCommands(t *testing.T) {
 		t.Errorf("run: %+v", ran)
 	}
 	t.Logf("a run took %v", time.Since(began))
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	traced := harness.NewCommand("run", "--hub", url, "--executor", harness.ExecutorID, "--", "true")
+	traced.Env = append(traced.Env, "TRACEPARENT="+parent, "TRACESTATE=a=1")
+	if got := traced.Complete(t, nil); got.Code != 0 {
+		t.Errorf("a traced run: %+v", got)
+	}
+	e.mu.Lock()
+	if !slices.Contains(e.traced, "process/start "+parent) {
+		t.Errorf("frames with a trace are those of %q", e.traced)
+	}
+	e.mu.Unlock()
 	refused := harness.Run(t, nil, "run", "--hub", url, "--executor", harness.ExecutorID, "--detach", "--", "true")
 	if refused.Code == 0 || !strings.Contains(refused.Stderr, "exec-server protocol") {
 		t.Errorf("run --detach: %+v", refused)

@@ -34,13 +34,23 @@ func AppendError(dst []byte, id ID, err *Error) []byte {
 	return append(id.Append(append(encoded, `,"id":`...)), '}')
 }
 
-// AppendRequest appends {"id":…,"method":…,"params":…}, with parameters as in
-// AppendNotification.
-func AppendRequest(dst []byte, id ID, method string, params any) []byte {
+// AppendRequest appends {"id":…,"method":…,"params":…,"trace":…}, with parameters as in
+// AppendNotification. A trace without a parent is left out.
+func AppendRequest(dst []byte, id ID, method string, params any, trace Trace) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = id.Append(dst)
 	dst = append(dst, ',')
-	return appendCall(dst, method, params)
+	dst = appendCall(dst, method, params)
+	if trace.Parent == "" {
+		return dst
+	}
+	dst = append(dst[:len(dst)-1], `,"trace":{"traceparent":`...)
+	dst = AppendString(dst, trace.Parent)
+	if trace.State != "" {
+		dst = append(dst, `,"tracestate":`...)
+		dst = AppendString(dst, trace.State)
+	}
+	return append(dst, `}}`...)
 }
 
 // AppendNotification appends {"method":…,"params":…}, without params if they are nil. It

@@ -31,8 +31,10 @@ func TestAppend(t *testing.T) {
 			[]byte(`{"error":{"code":5,"data":{"field":"f","reason":"R"},"message":"m"},"id":2}`)},
 		{AppendError(nil, NumberID(2), &Error{Code: 5, Data: make(chan int)}), []byte(`{"error":{"code":5,"message":""},"id":2}`)},
 
-		{AppendRequest(nil, NumberID(3), "m/n", nil), []byte(`{"id":3,"method":"m/n"}`)},
-		{AppendRequest(nil, NumberID(3), "m/n", result{}), []byte(`{"id":3,"method":"m/n","params":{"zeta":"","alpha":0}}`)},
+		{AppendRequest(nil, NumberID(3), "m/n", nil, Trace{State: "a=1"}), []byte(`{"id":3,"method":"m/n"}`)},
+		{AppendRequest(nil, NumberID(3), "m/n", nil, Trace{Parent: "00-a"}), []byte(`{"id":3,"method":"m/n","trace":{"traceparent":"00-a"}}`)},
+		{AppendRequest(nil, NumberID(3), "m/n", nil, Trace{"00-a", "a=1"}), []byte(`{"id":3,"method":"m/n","trace":{"traceparent":"00-a","tracestate":"a=1"}}`)},
+		{AppendRequest(nil, NumberID(3), "m/n", result{}, Trace{}), []byte(`{"id":3,"method":"m/n","params":{"zeta":"","alpha":0}}`)},
 		{AppendNotification(nil, "initialized", nil), []byte(`{"method":"initialized"}`)},
 		{AppendNotification([]byte("before"), "m", []string{"<"}), []byte(`before{"method":"m","params":["<"]}`)},
 	} {
@@ -110,7 +112,7 @@ func FuzzID(f *testing.F) {
 	f.Add(int64(math.MaxInt64), "\\u0041\"\x00é\u2028\U0010ffff")
 	f.Fuzz(func(t *testing.T, number int64, text string) {
 		for _, id := range []ID{NumberID(number), TextID(strings.ToValidUTF8(text, "\ufffd"))} {
-			for _, message := range [][]byte{AppendRequest(nil, id, "m", nil), AppendResult(nil, id, 1), AppendError(nil, id, &Error{})} {
+			for _, message := range [][]byte{AppendRequest(nil, id, "m", nil, Trace{}), AppendResult(nil, id, 1), AppendError(nil, id, &Error{})} {
 				if got, err := Parse(message); err != nil || got.ID != id {
 					t.Errorf("%s was parsed as %v, %v", message, got.ID, err)
 				}

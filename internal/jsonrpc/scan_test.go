@@ -147,7 +147,7 @@ func checkRoundTrip(t *testing.T, m Message) {
 	}
 	switch {
 	case m.Kind == Request:
-		written = AppendRequest(nil, m.ID, m.Method, params)
+		written = AppendRequest(nil, m.ID, m.Method, params, Trace{})
 	case m.Kind == Notification:
 		written = AppendNotification(nil, m.Method, params)
 	case m.Error != nil:

@@ -50,6 +50,21 @@ type Bounded interface {
 	MessageLimit() int
 }
 
+// TraceSender is a [Transport] that sends a trace context beside a message, for what passes
+// messages on without parsing them.
+type TraceSender interface {
+	// SendTrace sets the trace context of the next message, until Send or Begin. It does
+	// not block, and is for the goroutine that sends.
+	SendTrace(trace Trace)
+}
+
+// TraceReceiver is a [Transport] that receives a trace context beside a message.
+type TraceReceiver interface {
+	// ReceivedTrace returns the trace context of the message that Receive returned last;
+	// nil if there is none. It does not block, and is for the goroutine that receives.
+	ReceivedTrace() *Trace
+}
+
 // ErrCannotProve is returned by Prove of a transport without proofs of what its peer
 // has read.
 var ErrCannotProve = errors.New("jsonrpc: the transport cannot prove what its peer has read")

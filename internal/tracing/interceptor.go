@@ -59,7 +59,7 @@ func (s *tracedStream) Context() context.Context { return s.ctx }
 // that of the caller.
 func (t *Tracer) startCall(ctx context.Context, method string) (context.Context, *Span) {
 	method = strings.TrimPrefix(method, "/")
-	span := t.Start(CallerOf(ctx), strings.ToValidUTF8(method[:min(len(method), maxNameBytes)], "?"), Server)
+	span := t.Start(tracecontext.FromIncoming(ctx), strings.ToValidUTF8(method[:min(len(method), maxNameBytes)], "?"), Server)
 	if span == nil {
 		return ctx, nil
 	}
@@ -71,16 +71,6 @@ func (t *Tracer) startCall(ctx context.Context, method string) (context.Context,
 	md = md.Copy()
 	md.Set(tracecontext.ParentKey, span.Context().Parent())
 	return NewContext(metadata.NewIncomingContext(ctx, md), span), span
-}
-
-// CallerOf returns the trace context of the caller of a call. One with two parents has
-// none.
-func CallerOf(ctx context.Context) tracecontext.Context {
-	parents := metadata.ValueFromIncomingContext(ctx, tracecontext.ParentKey)
-	if len(parents) != 1 {
-		return tracecontext.Context{}
-	}
-	return tracecontext.Parse(parents[0], strings.Join(metadata.ValueFromIncomingContext(ctx, tracecontext.StateKey), ","))
 }
 
 // serverFaults are the codes that make the span of a call an error, by the conventions for

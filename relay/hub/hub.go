@@ -216,6 +216,7 @@ func (h *Hub) newServer(router *rendezvous.Hub, previews *preview.Previews) *htt
 				}
 			}
 			if previews.Serves(r.Host) {
+				r.Pattern = "preview" // the name of the span
 				previews.ServeHTTP(w, r)
 				return
 			}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/internal/tracing"
 	"github.com/execwire/execwire/relay/rendezvous"
 )
 
@@ -57,7 +58,8 @@ type channel struct {
 
 // dial connects to the port of a request.
 func (p *Previews) dial(ctx context.Context, of *request) (net.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errDial)
+	trace := tracing.FromContext(ctx).Context()
+	ctx, cancel := context.WithTimeoutCause(client.WithTrace(ctx, trace.Parent(), trace.State()), dialTimeout, errDial)
 	defer cancel()
 	key := channelKey{executor: of.to.executor, principal: of.access.principal}
 	conn, lost, err := p.dialOnce(ctx, key, of.to.port)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/tracecontext"
+	"github.com/execwire/execwire/internal/tracing"
 	"github.com/execwire/execwire/relay/rendezvous"
 )
 
@@ -80,6 +82,9 @@ func rewrite(pr *httputil.ProxyRequest) {
 	}
 	if of.access.link == nil {
 		out.Header.Del("Authorization")
+	}
+	if trace := tracing.FromContext(pr.In.Context()).Context(); !trace.IsZero() {
+		out.Header.Set(tracecontext.ParentKey, trace.Parent())
 	}
 	cookies := out.Header["Cookie"]
 	out.Header.Del("Cookie")

@@ -45,6 +45,7 @@ func connect(ctx context.Context, socket net.Conn, messageBytes int) (*grpc.Clie
 	conn, err := grpc.NewClient("passthrough:///file-worker",
 		grpc.WithContextDialer(dialOnce(socket)),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithUnaryInterceptor(traceUnary), grpc.WithStreamInterceptor(traceStream),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageBytes), grpc.MaxCallSendMsgSize(messageBytes)),
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connectionWindow),
 		grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize),
