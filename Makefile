@@ -181,6 +181,7 @@ soak: test-all ## make every attack on a server at full size, all at once for an
 	EXECWIRE_SOAK=1 go test -timeout 14m -v -run '^(TestHostile|TestTerminate_ManyTimes)' ./integration/hostile ./internal/process
 	EXECWIRE_SOAK=1 go test -timeout 14m -v -run '^(TestSourceTree|TestRelay_LargeTransfer|TestSessions_ManyCuts)_' ./integration/files ./integration/relay ./integration/session
 	EXECWIRE_SOAK=1 go test -timeout 60m -v -run '^TestUpgrade_' ./integration/upgrade
+	cd sdk/python && EXECWIRE_SOAK=1 PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m tests test_upgrade
 	EXECWIRE_SOAK=1 CGO_ENABLED=1 go test -race -short -timeout 30m -run '^TestHostile' ./integration/hostile
 	EXECWIRE_SOAK=1 CGO_ENABLED=1 go test $(PARALLEL) -race -short -skip '^TestHostile' $$(go -C tools run ./slowtests $(CURDIR) race)
 	CGO_ENABLED=1 go test -race -short -timeout 30m $(addprefix ./,$(WITHOUT_RACE))
