@@ -126,7 +126,7 @@ type benchSizes struct {
 
 var fullSizes = benchSizes{
 	rounds: 7, spawns: 80, rateSpawns: 500, outputBytes: 512 << 20, echoes: 600,
-	requests: 500, terminations: 8, others: 100, starts: 6,
+	requests: 500, terminations: 5, others: 100, starts: 6,
 	connections: 200, processes: 500, growth: []int{1, 10, 100, 1000, 10_000}, idle: 5 * time.Second,
 	finished: 200, retention: 10 * time.Second, stalledBytes: 512 << 20,
 	fileBytes: []int64{64 << 20, 512 << 20}, entries: 10_000, listings: 10,
