@@ -52,9 +52,13 @@ var budgetRows = []budgetRow{
 func BenchmarkBudgets(b *testing.B) {
 	runs, _ := strconv.Atoi(os.Getenv("EXECWIRE_BENCH_RUNS")) // unset is 1
 	measured := make([][][]line, len(budgetRows))             // by row and run
-	for range max(runs, 1) {
+	for run := range max(runs, 1) {
 		for i, row := range budgetRows {
-			b.Run(row.name, func(b *testing.B) {
+			name := row.name
+			if run > 0 {
+				name += fmt.Sprintf("-run-%d", run+1) // not #01, which is no part of a path in a URL
+			}
+			b.Run(name, func(b *testing.B) {
 				measured[i] = append(measured[i], row.measure(&bench{TB: b, ctx: b.Context(), sizes: fullSizes}))
 				b.ReportMetric(float64(b.Elapsed())/float64(b.N), "ns/row")
 			})

@@ -231,7 +231,7 @@ func floorSocketFile(c *floorConn) error {
 			return err
 		}
 		var buffer []byte
-		if err := readPieces(string(path), func(piece []byte) error {
+		if err := readPieces(string(path), floorSocketPiece, func(piece []byte) error {
 			buffer = appendNotification(buffer[:0], piece)
 			return c.send(buffer)
 		}); err != nil {

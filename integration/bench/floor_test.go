@@ -26,7 +26,8 @@ import (
 // transport settings of the daemon.
 
 const (
-	floorPiece            = 32_700 // of a file or of output, in one message
+	floorPiece            = 32_700    // of output, or of a file by gRPC, in one message
+	floorSocketPiece      = 256 << 10 // of a file in one frame: smaller ones take twice the time
 	floorStreamWindow     = 8 << 20
 	floorConnectionWindow = 16 << 20
 	floorBuffer           = 128 << 10
@@ -132,17 +133,17 @@ func floorFile(_ any, stream grpc.ServerStream) error {
 	if err := stream.RecvMsg(&request); err != nil {
 		return err
 	}
-	return readPieces(string(request.GetValue()), func(piece []byte) error { return stream.SendMsg(wrapperspb.Bytes(piece)) })
+	return readPieces(string(request.GetValue()), floorPiece, func(piece []byte) error { return stream.SendMsg(wrapperspb.Bytes(piece)) })
 }
 
 // readPieces passes on the pieces of a file, which are valid during the call.
-func readPieces(path string, pass func([]byte) error) error {
+func readPieces(path string, size int, pass func([]byte) error) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	for piece := make([]byte, floorPiece); ; {
+	for piece := make([]byte, size); ; {
 		n, err := f.Read(piece)
 		if err == io.EOF {
 			return nil
