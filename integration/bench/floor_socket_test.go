@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
 // The websocket form of the floor: frames with the messages of the JSON-RPC dialect.
@@ -293,7 +294,7 @@ func floorSocketTerminal(c *floorConn) error {
 // appendNotification encodes a message of output as clients get it.
 func appendNotification(b, data []byte) []byte {
 	b = append(b, `{"method":"process/output","params":{"processId":"p","seq":100000,"stream":"stdout","chunk":"`...)
-	return append(base64.StdEncoding.AppendEncode(b, data), `"}}`...)
+	return append(jsonrpc.AppendBase64Text(b, data), `"}}`...)
 }
 
 // chunkBytes is how many bytes are in the chunk of a notification of output, without
