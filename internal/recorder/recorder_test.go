@@ -42,7 +42,13 @@ func (f *fake) Log() *eventlog.Log { return f.log }
 func (f *fake) Resizes(seq uint64) []process.Resize {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.resizes)
+	first := 0
+	for i, r := range f.resizes {
+		if r.Seq <= seq {
+			first = i
+		}
+	}
+	return slices.Clone(f.resizes[first:])
 }
 func (f *fake) Exit() (process.ExitRecord, bool) {
 	return process.ExitRecord{Code: 7, ExitedAt: time.Now()}, true
