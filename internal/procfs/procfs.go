@@ -168,8 +168,9 @@ func ReadSmallFile(path string, buf []byte) ([]byte, error) {
 	}
 }
 
-// List returns all visible processes. Some may begin or end meanwhile. It fails if it cannot
-// read one of them, because a process that is missing from the list counts as dead.
+// List returns all visible processes. Some may begin or end meanwhile, but a parent that is not listed
+// has ended, and so has its child. It fails if it cannot read one of them, because a process that is
+// missing from the list counts as dead.
 func List() ([]Stat, error) {
 	if err := CheckMount("/proc"); err != nil {
 		return nil, err
@@ -192,8 +193,33 @@ func List() ([]Stat, error) {
 	if len(procs) == 0 {
 		return nil, errors.New("failed to list processes: /proc shows none")
 	}
+	updateParents(procs, func(pid int) (Stat, error) { return readStatFile(pid, buf) })
 	return procs, nil
 }
+
+// updateParents reads the processes again whose parents are not listed: they have new ones.
+func updateParents(procs []Stat, read func(pid int) (Stat, error)) {
+	listed := make(map[int]bool, len(procs))
+	for _, p := range procs {
+		listed[p.PID] = true
+	}
+	for i, p := range procs {
+		for range maxNewParents {
+			if p.PPID == 0 || listed[p.PPID] {
+				break
+			}
+			again, err := read(p.PID)
+			if err != nil || again.ID() != p.ID() {
+				break // it has ended
+			}
+			p = again
+		}
+		procs[i] = p
+	}
+}
+
+// maxNewParents bounds how often a process is read again: each new parent may end meanwhile, too.
+const maxNewParents = 3
 
 // ListPIDs lists the PIDs of all visible processes.
 func ListPIDs() ([]int, error) {

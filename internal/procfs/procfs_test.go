@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -103,5 +104,26 @@ func TestCheckProcMount(t *testing.T) {
 	}
 	if err := CheckMount(dir); err == nil || !strings.Contains(err.Error(), "another PID namespace") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A process whose parent ended during the listing gets its new parent.
+func TestUpdateParents(t *testing.T) {
+	listed := []Stat{{PID: 1}, {PID: 2, PPID: 90, Start: 5}, {PID: 3, PPID: 91, Start: 6}, {PID: 4, PPID: 92, Start: 7}, {PID: 5, PPID: 2}}
+	now := map[int][]Stat{
+		2: {{PID: 2, PPID: 93, Start: 5}, {PID: 2, PPID: 1, Start: 5}}, // has lost two parents
+		3: {{PID: 3, PPID: 1, Start: 8}},                               // is another process by now
+	}
+	updateParents(listed, func(pid int) (Stat, error) {
+		if len(now[pid]) == 0 {
+			return Stat{}, unix.ESRCH
+		}
+		p := now[pid][0]
+		now[pid] = now[pid][1:]
+		return p, nil
+	})
+	want := []Stat{{PID: 1}, {PID: 2, PPID: 1, Start: 5}, {PID: 3, PPID: 91, Start: 6}, {PID: 4, PPID: 92, Start: 7}, {PID: 5, PPID: 2}}
+	if !slices.Equal(listed, want) {
+		t.Errorf("%+v, want %+v", listed, want)
 	}
 }
