@@ -456,23 +456,27 @@ func TestFreeze_HostileTrees_AreKilled(t *testing.T) {
 			tree := newHostileTree(t, "session", "daemon", "stopped", "child")
 			g.processes = append(g.processes, tree.startReady(g.current))
 			g.replace()
+			tree.waitForTick()                                        // or its daemon may descend from the next process
 			leaves := newHostileTree(t, "-leave", "daemon", "daemon") // ends at about this time
 			g.processes = append(g.processes, leaves.start(g.current))
 			g.replace()
 			g.replace()
 			result := terminate(t, g.processes[0], Termination{})
 			tree.wantAllDead("after the termination")
-			if !result.WasRunning || result.Exit.Cause != CauseTerminated {
+			if !result.WasRunning || result.Exit.Cause != CauseTerminated { // whether it is verified depends on the end of the leaves
 				t.Errorf("%+v", result)
 			}
 			wantEnd(t, g.processes[1])
 			g.replace()
 			poll(t, "the end of all", func() bool { return len(leaves.alive()) == 0 })
-			if result := terminate(t, g.processes[1], Termination{}); result.WasRunning || !result.Verified {
-				t.Errorf("%+v", result)
-			}
-			if result := terminate(t, g.processes[0], Termination{}); result.WasRunning || !result.Verified {
-				t.Errorf("%+v", result)
+			for _, p := range g.processes[:2] {
+				poll(t, "proof of that", func() bool { // while others fork, a scan may be no proof
+					result := terminate(t, p, Termination{})
+					if result.WasRunning {
+						t.Errorf("%+v", result)
+					}
+					return result.Verified
+				})
 			}
 		})
 	}

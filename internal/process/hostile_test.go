@@ -152,6 +152,17 @@ func (h *hostileTree) start(s *Supervisor) *Process {
 	return p
 }
 
+// waitForTick waits until a new process is certain to be younger than all of the tree. Start times are
+// in ticks of 10 ms: an orphan that is not older than a process may descend from it.
+func (h *hostileTree) waitForTick() {
+	h.t.Helper()
+	newest := uint64(0)
+	for _, p := range h.alive() {
+		newest = max(newest, p.Start)
+	}
+	poll(h.t, "the next tick", func() bool { return procfs.BootTicks() > newest })
+}
+
 // wantAllDead expects that no process is alive, now.
 func (h *hostileTree) wantAllDead(when string) {
 	h.t.Helper()
