@@ -113,6 +113,36 @@ func TestRepaint_RestoresTheWholeState(t *testing.T) {
 	})
 }
 
+// What is printed on the alternate screen between two outputs of the program leaves no trace.
+func TestRepaintAlternate_RestoresTheWholeState(t *testing.T) {
+	alternate := 0
+	rapid.Check(t, func(t *rapid.T) {
+		s := randomScreen(t)
+		s.Write([]byte("\x1b\\\x1b[?1049h"))
+		s.Write(randomOutput(t))
+		repaint := s.RepaintAlternate()
+		if !s.isAlternate() {
+			if repaint != nil {
+				t.Fatalf("the main screen is painted: %q", repaint)
+			}
+			return
+		}
+		alternate++
+		shown := New(s.columns, s.rows)
+		shown.Write(s.Repaint())
+		shown.Write([]byte("\nexecwire: connection lost\n\x1b[15~"))
+		shown.Write(repaint)
+		want, got := stateOf(s), stateOf(shown)
+		want.Title = got.Title // of which the program may have sent a part
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("after %q:\n%s", repaint, diff)
+		}
+	})
+	if alternate == 0 {
+		t.Error("the alternate screen was never shown")
+	}
+}
+
 // What a terminal shows does not depend on what it has shown before it is repainted.
 func TestRepaint_OverAnotherScreen_ShowsTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

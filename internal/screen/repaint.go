@@ -37,14 +37,24 @@ func (s *Screen) Repaint() []byte {
 		r.lines(s.alternate)
 		r.keyboard(s.keyboards[1])
 	}
-	r.cursor(s.saved[s.which()], s.lines, 0)
-	r.printf("\x1b7")
-	if s.top != 0 || s.bottom != s.rows-1 {
-		r.printf("\x1b[%d;%dr", s.top+1, s.bottom+1)
+	r.current()
+	return r.Bytes()
+}
+
+// RepaintAlternate returns output that repairs the alternate screen of a terminal of this size that has
+// shown the output so far, and then something else. It is nil while the main screen is shown.
+func (s *Screen) RepaintAlternate() []byte {
+	s.flush()
+	if !s.isAlternate() {
+		return nil
 	}
-	r.cursor(s.cursor, s.lines, s.top)
-	r.modes()
-	r.Write(s.parser.partial)
+	r := repainter{screen: s}
+	r.printf("\x18")
+	r.resetModes()
+	r.printf("\x1b[H\x1b[2J")
+	r.lines(s.alternate)
+	r.keyboard(s.keyboards[1])
+	r.current()
 	return r.Bytes()
 }
 
@@ -166,6 +176,19 @@ func (r *repainter) cursor(c cursor, lines []row, top int) {
 	if c.charset.single != 0 {
 		r.printf("\x1b%c", 'N'+c.charset.single-2)
 	}
+}
+
+// current ends the painting of the screen that is shown with what is not on it.
+func (r *repainter) current() {
+	s := r.screen
+	r.cursor(s.saved[s.which()], s.lines, 0)
+	r.printf("\x1b7")
+	if s.top != 0 || s.bottom != s.rows-1 {
+		r.printf("\x1b[%d;%dr", s.top+1, s.bottom+1)
+	}
+	r.cursor(s.cursor, s.lines, s.top)
+	r.modes()
+	r.Write(s.parser.partial)
 }
 
 func (r *repainter) keyboard(stack []uint8) {

@@ -36,6 +36,8 @@ type signalForwarder struct {
 	abort  context.CancelCauseFunc
 	// lost is whether the connection is currently lost.
 	lost atomic.Bool
+	// shown is what this program's terminal shows; nil unless that of the process is shown on it.
+	shown *mirror
 
 	resize    chan *execwirev1.TerminalSize
 	signals   chan *execwirev1.RunSignal
@@ -185,6 +187,9 @@ func (s *signalForwarder) look() {
 		s.size = size
 		if s.how.OnResize != nil {
 			s.how.OnResize(size)
+		}
+		if s.shown != nil {
+			s.shown.resize(size)
 		}
 		replacePending(s.resize, size)
 	}

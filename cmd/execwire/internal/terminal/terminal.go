@@ -20,7 +20,8 @@ type Options struct {
 	Terminal bool // the process has a terminal
 	Stdin    bool // forward input
 	Redraw   bool // the process existed before and must redraw
-	// Repaint is written to Out when the process is owned, before its output: what its terminal shows.
+	// Repaint is written to Out, a terminal, when the process is owned, before its output: what its
+	// terminal shows.
 	Repaint []byte
 	// Hangup, if set, is closed when this program's terminal is gone; otherwise the
 	// process is signalled.
@@ -53,13 +54,19 @@ func Run(
 	report := NewLossReport(how.Err)
 	defer report.End()
 	s := newSignalForwarder(how, keys, cancel)
+	if how.Terminal && tty.Is(how.Out) {
+		s.shown = newMirror(options.Stdout, how.Out, s.measure())
+		options.Stdout = s.shown
+	}
 	options.Resize, options.Signals, options.Terminate = s.resize, s.signals, s.terminate
 	onStarted := options.OnStarted
 	started := false
 	options.OnStarted = func(process *execwirev1.Process) {
 		keys.Raw()
 		started = true
-		_, _ = how.Out.Write(how.Repaint)
+		if s.shown != nil {
+			s.shown.paint(how.Repaint)
+		}
 		if onStarted != nil {
 			onStarted(process)
 		}
@@ -75,6 +82,9 @@ func Run(
 		report.Resumed()
 		s.lost.Store(false)
 		keys.Raw()
+		if s.shown != nil {
+			s.shown.restore() // over the report, and keys that were pressed meanwhile
+		}
 	}
 	options.Stdin = keys.Input(options.Stdin)
 	if how.Redraw {
