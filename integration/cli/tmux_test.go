@@ -236,51 +236,78 @@ func TestAttach_FullScreenProgram_IsRedrawn(t *testing.T) {
 }
 
 // Two clients of a full-screen program see the same, the one that owns it and one that does not; so does
-// one that attaches after the terminal of the owner is gone. It is what the screen of the server has.
+// the owner after its connection was cut, and one that attaches after the terminal of the owner is gone.
+// It is what the screen of the server has.
 func TestAttach_FullScreenProgram_IsTheSameForAll(t *testing.T) {
+	harness.Waits(t)
 	server := harness.Serve(t)
 	file := filepath.Join(harness.ShortDir(t), "file")
 	if err := os.WriteFile(file, []byte(strings.Repeat("a 漢字 line\n", 50)+"the end\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	on := func(name string, args ...string) string {
-		return strings.Join(append([]string{harness.Execwire}, server.Remotely(harness.UnixTransport, name, args...)...), " ")
-	}
-	detach(server, t, harness.UnixTransport, "editor", []string{"vi", "-u", "NONE", "-n", file}, "-t", "-i", "-e", "TERM=screen", "-e", "LC_ALL=C.UTF-8")
-	owner, other := harness.NewPane(t, 80, 20), harness.NewPane(t, 90, 24)
-	expectSame := func(p *harness.Pane, what string, shows func(screen string) bool) {
-		t.Helper()
-		p.Await(what, shows)
-		var want string
-		harness.Eventually(t, "both show the same as the server", func() bool {
-			want = strings.TrimSpace(harness.Run(t, nil, server.Remotely(harness.UnixTransport, "screen", "editor")...).Stdout)
-			return want == strings.TrimSpace(p.Tmux("capture-pane", "-p")) && want == strings.TrimSpace(other.Tmux("capture-pane", "-p"))
-		})
-		if !shows(want + "\n") {
-			t.Errorf("the server shows %q", want)
-		}
-	}
 	atTop := func(screen string) bool {
 		return strings.HasPrefix(screen, "a 漢字 line\n") && !strings.Contains(screen, "the end")
 	}
 	atEnd := func(screen string) bool { return strings.Contains(screen, "\nthe end\n") }
-	owner.Enter(on("attach", "-i", "editor"))
-	other.Enter(on("attach", "--read-only", "editor"))
-	expectSame(owner, "the top", atTop)
-	owner.Key("G")
-	expectSame(owner, "the end", atEnd)
+	for _, program := range []struct {
+		argv      []string
+		first     func(screen string) bool
+		key       string
+		then      func(screen string) bool
+		isDynamic bool // it draws without a key
+	}{
+		{argv: []string{"vi", "-u", "NONE", "-n", file}, first: atTop, key: "G", then: atEnd},
+		{argv: []string{"less", file}, first: atTop, key: "G", then: atEnd},
+		{argv: []string{"htop"}, first: func(screen string) bool { return strings.Contains(screen, "F10Quit") }, key: "F5",
+			then: func(screen string) bool { return strings.Contains(screen, "F5List") }, isDynamic: true},
+	} {
+		t.Run(program.argv[0], func(t *testing.T) {
+			harness.Waits(t)
+			id := program.argv[0]
+			detach(server, t, harness.UnixTransport, id, program.argv, "-t", "-i", "-e", "TERM=screen-256color", "-e", "LC_ALL=C.UTF-8", "-e", "HOME=/nonexistent")
+			expectSame := func(p, other *harness.Pane, shows func(screen string) bool) {
+				t.Helper()
+				p.Await("what the key draws", shows)
+				if program.isDynamic { // it stands still while its screens are compared
+					stopped := harness.Run(t, nil, server.Remotely(harness.UnixTransport, "kill", "-STOP", id)...)
+					defer harness.Run(t, nil, server.Remotely(harness.UnixTransport, "kill", "-CONT", id)...)
+					if stopped.Code != 0 {
+						t.Errorf("stopping %s: %+v", id, stopped)
+					}
+				}
+				var want string
+				harness.Eventually(t, "both show the same as the server", func() bool {
+					want = strings.TrimSpace(harness.Run(t, nil, server.Remotely(harness.UnixTransport, "screen", id)...).Stdout)
+					return want == strings.TrimSpace(p.Tmux("capture-pane", "-p")) && want == strings.TrimSpace(other.Tmux("capture-pane", "-p"))
+				})
+				if !shows(want + "\n") {
+					t.Errorf("the server shows %q", want)
+				}
+			}
+			wire := harness.NewProxy(t, "unix", server.Address(harness.UnixTransport))
+			owner, other := harness.NewPane(t, 80, 20), harness.NewPane(t, 90, 24)
+			owner.Enter(harness.Execwire + " attach --server " + wire.URL() + " -i " + id)
+			other.Enter(strings.Join(append([]string{harness.Execwire}, server.Remotely(harness.UnixTransport, "attach", "--read-only", id)...), " "))
+			expectSame(owner, other, program.first)
+			if cut := wire.Cut(); cut == 0 {
+				t.Error("no connection was cut")
+			}
+			owner.Key(program.key)
+			expectSame(owner, other, program.then)
 
-	owner.Tmux("respawn-pane", "-k")
-	again := harness.NewPane(t, 80, 20)
-	again.Enter(on("attach", "-i", "editor"))
-	expectSame(again, "the end", atEnd)
-	leave(again, "editor")
-	again.Await("no editor", func(screen string) bool { return !strings.Contains(screen, "the end") })
-	other.Key("q")
-	other.AwaitLine("local[0]$")
-	harness.Run(t, nil, server.Remotely(harness.UnixTransport, "kill", "-9", "editor")...)
-	got := harness.Run(t, nil, server.Remotely(harness.UnixTransport, "wait", "--screen", "never", "editor")...)
-	if got.Code != 1 || !strings.Contains(got.Stderr, "editor closed first") {
-		t.Errorf("waiting for what a killed process never shows: %+v", got)
+			owner.Tmux("respawn-pane", "-k")
+			again := harness.NewPane(t, 80, 20)
+			again.Enter(strings.Join(append([]string{harness.Execwire}, server.Remotely(harness.UnixTransport, "attach", "-i", id)...), " "))
+			expectSame(again, other, program.then)
+			leave(again, id)
+			again.Await("nothing of the program", func(screen string) bool { return !program.then(screen) })
+			other.Key("q")
+			other.AwaitLine("local[0]$")
+			harness.Run(t, nil, server.Remotely(harness.UnixTransport, "kill", "-9", id)...)
+			got := harness.Run(t, nil, server.Remotely(harness.UnixTransport, "wait", "--screen", "never", id)...)
+			if got.Code != 1 || !strings.Contains(got.Stderr, id+" closed first") {
+				t.Errorf("waiting for what a killed process never shows: %+v", got)
+			}
+		})
 	}
 }

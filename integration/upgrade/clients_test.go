@@ -141,7 +141,7 @@ func TestUpgrade_FullScreen(t *testing.T) {
 	}
 	here, there := harness.NewPane(t, 80, 24), harness.NewPane(t, 80, 24)
 	here.Enter("LESSHISTFILE=- LC_ALL=C.UTF-8 less " + file)
-	there.Enter(strings.Join(append([]string{harness.Execwire}, s.Through(harness.TCPTransport, "-ti", "-e", "LESSHISTFILE=-", "-e", "LC_ALL=C.UTF-8", "-e", "TERM=screen", "--", "less", file)...), " "))
+	there.Enter(strings.Join(append([]string{harness.Execwire}, s.Through(harness.TCPTransport, "-ti", "--id", "reader", "-e", "LESSHISTFILE=-", "-e", "LC_ALL=C.UTF-8", "-e", "TERM=screen", "--", "less", file)...), " "))
 	for i := range upgrades() + 1 {
 		top := fmt.Sprintf("%d:", i*23)
 		for _, pane := range []*harness.Pane{here, there} {
@@ -151,6 +151,10 @@ func TestUpgrade_FullScreen(t *testing.T) {
 		there.Await("what is shown here", func(string) bool { return there.Tmux("capture-pane", "-p", "-e") == want })
 		if i < upgrades() {
 			s.upgrade()
+		}
+		screen := harness.Run(t, nil, s.Remotely(harness.TCPTransport, "screen", "reader")...)
+		if want := here.Tmux("capture-pane", "-p"); strings.TrimSpace(screen.Stdout) != strings.TrimSpace(want) {
+			t.Errorf("the server's screen is %+v, want %s", screen, want)
 		}
 		for _, pane := range []*harness.Pane{here, there} {
 			pane.Key("Space")
