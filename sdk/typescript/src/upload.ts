@@ -92,6 +92,8 @@ class Upload {
   private asked = 0;
   private complete = false;
   private restarts = 0;
+  /** The number of the attempt that reads the content. */
+  private reader = 0;
   /** Whether the server may have data of it. */
   private begun = false;
   /** A local failure, for which retries are useless. */
@@ -197,9 +199,13 @@ class Upload {
     if (!(await this.source.rewind(Math.min(offset, this.hashed)))) {
       throw new ClientError(`failed to resume the upload of ${this.name}: the server has lost the received data, and the content cannot be read from its start again`);
     }
+    const attempt = ++this.reader;
     const response = await this.rpc.call((call) => {
       this.begun = true;
-      return this.rpc.stubs.files.uploadFile(this.requests(offset), call);
+      return this.rpc.stubs.files.uploadFile(
+        this.requests(offset, () => attempt !== this.reader),
+        call,
+      );
     }, this.options.signal);
     const size = Number(response.size);
     const sha256 = this.hash.copy().digest();
@@ -209,10 +215,14 @@ class Upload {
     return { size, sha256, metadata: response.metadata };
   }
 
-  private async *requests(offset: number): AsyncGenerator<MessageInitShape<typeof UploadFileRequestSchema>> {
+  /** The requests of an attempt, which a lost one does not go on with. */
+  private async *requests(offset: number, lost: () => boolean): AsyncGenerator<MessageInitShape<typeof UploadFileRequestSchema>> {
     yield { message: { case: "head", value: this.head(offset) } };
     for (let position = Math.min(offset, this.hashed); ; ) {
-      const piece = await this.read();
+      const piece = await this.read(lost);
+      if (lost()) {
+        return;
+      }
       if (!piece) {
         break;
       }
@@ -232,9 +242,9 @@ class Upload {
     yield { message: { case: "end", value: { sha256: this.hash.copy().digest() } } };
   }
 
-  private async read(): Promise<Uint8Array | undefined> {
+  private async read(lost: () => boolean): Promise<Uint8Array | undefined> {
     try {
-      return await this.source.next();
+      return await this.source.next(lost);
     } catch (cause) {
       const error = new ReadError(`failed to read the content for ${this.name}: ${messageOf(cause)}`, { cause });
       this.localFailure = { error };
@@ -292,8 +302,10 @@ class Source {
   private kept: Uint8Array[] = [];
   private keptFrom = 0;
   keptBytes = 0;
-  /** How many buffered pieces are to be returned again. */
+  /** How many buffered pieces, the last ones, have yet to be returned. */
   private replay = 0;
+  /** The read in progress. One that a lost attempt began is for the next attempt. */
+  private filling: Promise<boolean> | undefined;
 
   constructor(content: Content) {
     if (typeof content === "string" || content instanceof Uint8Array) {
@@ -312,6 +324,9 @@ class Source {
     if (this.reopen) {
       this.stop();
       this.rest = new Uint8Array();
+      this.kept = [];
+      this.replay = 0;
+      this.filling = undefined;
       this.iterator = this.reopen(offset);
       return true;
     }
@@ -335,29 +350,57 @@ class Source {
       this.kept.shift();
       this.keptFrom += first.length;
       this.keptBytes -= first.length;
-      this.replay = Math.max(0, this.replay - 1);
+      this.replay = Math.min(this.replay, this.kept.length);
     }
   }
 
-  async next(): Promise<Uint8Array | undefined> {
-    if (this.replay > 0) {
-      return this.kept[this.kept.length - this.replay--];
-    }
-    while (this.rest.length === 0) {
-      const read = await this.iterator?.next();
-      if (!read || read.done) {
+  /** Returns the next piece; undefined at the end, and for an attempt that is lost. */
+  async next(lost: () => boolean): Promise<Uint8Array | undefined> {
+    while (!lost() && this.replay === 0) {
+      const filling = (this.filling ??= this.fill());
+      const more = await filling;
+      if (this.filling === filling) {
+        this.filling = undefined;
+      }
+      if (!more) {
         return undefined;
+      }
+    }
+    if (lost()) {
+      return undefined;
+    }
+    const piece = this.kept[this.kept.length - this.replay--];
+    if (this.reopen) {
+      this.kept = [];
+    }
+    return piece;
+  }
+
+  /** Reads into the buffer, at most a piece; false at the end. */
+  private async fill(): Promise<boolean> {
+    const iterator = this.iterator;
+    if (this.rest.length === 0) {
+      const read = await iterator?.next();
+      if (iterator !== this.iterator) {
+        return true; // it was opened again
+      }
+      if (!read || read.done) {
+        return false;
       }
       this.rest = read.value;
     }
     let piece = this.rest.subarray(0, pieceBytes);
     this.rest = this.rest.subarray(pieceBytes);
+    if (piece.length === 0) {
+      return true;
+    }
     if (!this.reopen) {
       piece = new Uint8Array(piece); // the source may reuse its memory
-      this.kept.push(piece);
       this.keptBytes += piece.length;
     }
-    return piece;
+    this.kept.push(piece);
+    this.replay++;
+    return true;
   }
 
   stop(): void {
