@@ -168,10 +168,11 @@ test-conformance: $(TOOLS) ## Connect's conformance runner against the handler o
 # of the newer version, as npm has it.
 REFERENCE := .cache/reference
 .PHONY: reference
-reference: ## install the reference by npm and do all with it that the SDK does
+reference: ## install the reference by npm, do all with it that the SDK does, and upgrade a server of its client
 	npm install --no-save --no-audit --no-fund --prefix $(REFERENCE) @openai/codex@0.169.0
-	EXECWIRE_REFERENCE=$$(ls $(CURDIR)/$(REFERENCE)/node_modules/@openai/codex-linux-*/vendor/*/bin/codex) \
-		go test -count=1 -timeout 14m -v -run '^TestTransports/the_reference' ./integration/transports
+	export EXECWIRE_REFERENCE=$$(ls $(CURDIR)/$(REFERENCE)/node_modules/@openai/codex-linux-*/vendor/*/bin/codex); \
+		go test -count=1 -timeout 14m -v -run '^TestTransports/the_reference' ./integration/transports; \
+		go test -count=1 -timeout 14m -v -run '^TestUpgrade_Reference$$' ./integration/upgrade
 
 # What the tests do in small, at full size: attacks of hostile clients, and streams
 # of the relay in a million scenarios.
@@ -182,6 +183,7 @@ soak: test-all ## make every attack on a server at full size, all at once for an
 	EXECWIRE_SOAK=1 go test -timeout 14m -v -run '^(TestSourceTree|TestRelay_LargeTransfer|TestSessions_ManyCuts)_' ./integration/files ./integration/relay ./integration/session
 	EXECWIRE_SOAK=1 go test -timeout 60m -v -run '^TestUpgrade_' ./integration/upgrade
 	cd sdk/python && EXECWIRE_SOAK=1 PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m tests test_upgrade
+	EXECWIRE_SOAK=1 node sdk/typescript/scripts/test.mjs upgrade
 	EXECWIRE_SOAK=1 CGO_ENABLED=1 go test -race -short -timeout 30m -run '^TestHostile' ./integration/hostile
 	EXECWIRE_SOAK=1 CGO_ENABLED=1 go test $(PARALLEL) -race -short -skip '^TestHostile' $$(go -C tools run ./slowtests $(CURDIR) race)
 	CGO_ENABLED=1 go test -race -short -timeout 30m $(addprefix ./,$(WITHOUT_RACE))
