@@ -253,7 +253,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		confined: supervisor.CheckPeer, reserve: reserve, required: required, http: httpClient, ports: portNetwork,
 		upgrades: newUpgrades(opts.Upgrades, opts.Version)}
 	counts.begin(d)
-	admin.Register(channel, d, sessions)
+	admin.Register(channel, adminConfig(d))
 	recordings.Restore(opts.Upgrades.recordings(), recorded(sessions))
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)

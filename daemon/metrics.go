@@ -3,6 +3,8 @@ package daemon
 import (
 	"errors"
 	"net/http"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +21,7 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/relay"
+	"github.com/execwire/execwire/server/admin"
 	"github.com/execwire/execwire/server/traffic"
 )
 
@@ -215,4 +218,27 @@ func (m *serverMetrics) Exited(cause process.Cause) {
 // Killed implements process.Observer.
 func (m *serverMetrics) Killed(method process.Method, verified bool) {
 	m.kills.WithLabelValues(killLabels[method], strconv.FormatBool(verified)).Inc()
+}
+
+// waitingCalls are the calls whose times say nothing about the server: they last as long as
+// the client wants, or as the process does. The alert rules leave out the same.
+var waitingCalls = []string{"ReadOutput", "WaitProcess", "TerminateProcess", "CloseSession", "WriteStdin", "CopyPath", "RemovePath"}
+
+// counts returns what the console shows of the metrics.
+func (m *serverMetrics) counts() admin.Counts {
+	c := admin.Counts{Started: metrics.Total(m.starts), FailedStarts: metrics.Total(m.startFailures)}
+	c.StartTimes.Bounds, c.StartTimes.Counts = metrics.Distribution(m.startDuration, func(map[string]string) bool { return true })
+	c.CallTimes.Bounds, c.CallTimes.Counts = metrics.Distribution(m.callDuration, func(labels map[string]string) bool {
+		return !slices.Contains(waitingCalls, path.Base(labels["method"]))
+	})
+	return c
+}
+
+// adminConfig returns what AdminService operates.
+func adminConfig(d *Daemon) admin.Config {
+	c := admin.Config{Operations: d, Sessions: d.sessions, Counts: d.metrics.counts}
+	if d.audit != nil {
+		c.Audit = d.audit.Log
+	}
+	return c
 }

@@ -90,6 +90,7 @@ var permissions = map[string]string{
 	"/execwire.v1.AdminService/GetUpgrade":  "admin",
 	"/execwire.v1.AdminService/GetStatus":   "admin",
 	"/execwire.v1.AdminService/TakeProfile": "admin",
+	"/execwire.v1.AdminService/ReadAudit":   "admin",
 
 	"/grpc.health.v1.Health/Check": public,
 	"/grpc.health.v1.Health/List":  public,

@@ -47,7 +47,7 @@ func (d *Daemon) newGRPCServer() *grpc.Server {
 		grpc.UnknownServiceHandler(server.UnknownMethod),
 	)...)
 	d.server.Register(s)
-	admin.Register(s, d, d.sessions)
+	admin.Register(s, adminConfig(d))
 	healthpb.RegisterHealthServer(s, d.health)
 	reflection.Register(s)
 	return s

@@ -87,6 +87,7 @@ var needs = map[string]need{
 	execwirev1.AdminService_GetUpgrade_FullMethodName:  {permission: auth.Admin},
 	execwirev1.AdminService_GetStatus_FullMethodName:   {permission: auth.Admin},
 	execwirev1.AdminService_TakeProfile_FullMethodName: {permission: auth.Admin},
+	execwirev1.AdminService_ReadAudit_FullMethodName:   {permission: auth.Admin},
 
 	healthpb.Health_Check_FullMethodName: {public: true},
 	healthpb.Health_List_FullMethodName:  {public: true},

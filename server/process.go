@@ -4,8 +4,11 @@ import (
 	"context"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
 
@@ -94,7 +97,25 @@ func (s *processService) GetProcess(ctx context.Context, req *execwirev1.GetProc
 	if err != nil {
 		return nil, err
 	}
-	return &execwirev1.GetProcessResponse{Process: toProcess(p), InstanceId: s.server.instance}, nil
+	response := &execwirev1.GetProcessResponse{Process: toProcess(p), InstanceId: s.server.instance}
+	if req.GetWithUsage() {
+		response.Usage, err = usageOf(p)
+	}
+	return response, err
+}
+
+// usageOf returns what a process uses; nil if it has closed.
+func usageOf(p *session.Process) (*execwirev1.ProcessUsage, error) {
+	used, err := process.UsageOf([]*process.Process{p.Process})
+	if err != nil || used[0].Programs == 0 {
+		return nil, err
+	}
+	output := uint64(0)
+	for _, bytes := range p.Log().Stats().Totals {
+		output += bytes
+	}
+	return &execwirev1.ProcessUsage{Time: timestamppb.Now(), CpuTime: durationpb.New(used[0].CPU), ResidentBytes: uint64(used[0].ResidentBytes),
+		Programs: uint32(used[0].Programs), OutputBytes: output}, nil
 }
 
 // Page sizes of lists.

@@ -381,7 +381,7 @@ func (l *Log) replaceFile() (*os.File, error) {
 // shift renames the file to the first of its rotated names, and those that exist up to
 // the first gap to the next. The oldest is replaced. mu is held.
 func (l *Log) shift() error {
-	name := func(i int) string { return l.opts.File + "." + strconv.Itoa(i) }
+	name := l.rotated
 	free := 1
 	for ; free < l.opts.Keep; free++ {
 		if _, err := os.Lstat(name(free)); errors.Is(err, fs.ErrNotExist) {
@@ -399,6 +399,9 @@ func (l *Log) shift() error {
 	}
 	return err
 }
+
+// rotated returns the path of a rotated file; 1 is the newest.
+func (l *Log) rotated(i int) string { return l.opts.File + "." + strconv.Itoa(i) }
 
 func syncDirectory(path string) error {
 	d, err := os.Open(path)

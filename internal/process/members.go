@@ -40,6 +40,32 @@ func Members(processes []*Process) ([][]int, error) {
 	return pids, nil
 }
 
+// Usage is what a process and its descendants use.
+type Usage struct {
+	procfs.Usage
+	// Programs is how many of them live.
+	Programs int
+}
+
+// UsageOf returns what each process and its descendants use, as [Members] lists them.
+func UsageOf(processes []*Process) ([]Usage, error) {
+	members, err := Members(processes)
+	if err != nil {
+		return nil, err
+	}
+	used := make([]Usage, len(processes))
+	for i, pids := range members {
+		for _, pid := range pids {
+			of, err := procfs.ReadUsage(pid)
+			if err != nil {
+				continue // it has ended
+			}
+			used[i].CPU, used[i].ResidentBytes, used[i].Programs = used[i].CPU+of.CPU, used[i].ResidentBytes+of.ResidentBytes, used[i].Programs+1
+		}
+	}
+	return used, nil
+}
+
 // readControlGroup adds the members of the process's control group, none if it has no group. It adds
 // nothing for a process that was released: another process may have had its group when it was read.
 func (p *Process) readControlGroup(groups map[*trackedRoot][]int) {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/secretfile"
@@ -46,9 +47,37 @@ type Upgrade struct {
 	Pause time.Duration
 }
 
+// Counts are what a server has done since its program started.
+type Counts struct {
+	// Started are processes that were started, and FailedStarts starts that have failed.
+	Started, FailedStarts uint64
+	// StartTimes are the times of starts, and CallTimes those of calls that do not wait.
+	StartTimes, CallTimes Durations
+}
+
+// Durations are numbers of events by how long they took.
+type Durations struct {
+	// Bounds are the upper bounds of the classes in seconds, and Counts the events of each,
+	// and of one more without a bound.
+	Bounds []float64
+	Counts []uint64
+}
+
+// Config is what the service operates. Fields without a comment on nil are required.
+type Config struct {
+	// Operations operate the program.
+	Operations Operations
+	// Sessions are those of the server.
+	Sessions *session.Registry
+	// Counts returns what the server has done. It is called concurrently, and must not block.
+	Counts func() Counts
+	// Audit is the audit log; nil if there is none.
+	Audit *audit.Log
+}
+
 // Register registers the service with a gRPC server or an in-process channel.
-func Register(r grpc.ServiceRegistrar, operations Operations, sessions *session.Registry) {
-	execwirev1.RegisterAdminServiceServer(r, &service{operations: operations, sessions: sessions,
+func Register(r grpc.ServiceRegistrar, config Config) {
+	execwirev1.RegisterAdminServiceServer(r, &service{operations: config.Operations, sessions: config.Sessions, counts: config.Counts, audit: config.Audit,
 		profiler: profiler{taken: map[execwirev1.ProfileKind]bool{}}})
 }
 
@@ -57,6 +86,8 @@ type service struct {
 	execwirev1.UnsafeAdminServiceServer
 	operations Operations
 	sessions   *session.Registry
+	counts     func() Counts
+	audit      *audit.Log // nil: there is none
 	profiler   profiler
 }
 

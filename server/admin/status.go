@@ -39,7 +39,7 @@ func (s *service) GetStatus(_ context.Context, req *execwirev1.GetStatusRequest)
 	if most > maxStatusProcesses {
 		return nil, status.Errorf(codes.InvalidArgument, "max_processes must be at most %d", maxStatusProcesses)
 	}
-	response := &execwirev1.GetStatusResponse{Time: timestamppb.Now(), Server: serverStatus()}
+	response := &execwirev1.GetStatusResponse{Time: timestamppb.Now(), Server: s.serverStatus()}
 	var processes []*process.Process
 	for _, of := range s.sessions.All() {
 		if len(response.Sessions) == maxStatusSessions {
@@ -58,24 +58,26 @@ func (s *service) GetStatus(_ context.Context, req *execwirev1.GetStatusRequest)
 			processes = append(processes, p.Process)
 		}
 	}
-	members, err := process.Members(processes)
+	used, err := process.UsageOf(processes)
 	if err != nil {
 		return nil, status.Errorf(codes.Internal, "failed to read /proc: %v", err)
 	}
-	for i, pids := range members {
-		var used procfs.Usage
-		for _, pid := range pids {
-			of, _ := procfs.ReadUsage(pid) // it has ended
-			used.CPU, used.ResidentBytes = used.CPU+of.CPU, used.ResidentBytes+of.ResidentBytes
-		}
-		response.Processes[i].CpuTime, response.Processes[i].ResidentBytes = durationpb.New(used.CPU), uint64(used.ResidentBytes)
+	for i, of := range used {
+		response.Processes[i].CpuTime, response.Processes[i].ResidentBytes = durationpb.New(of.CPU), uint64(of.ResidentBytes)
 	}
 	return response, nil
 }
 
-func serverStatus() *execwirev1.ServerStatus {
+func (s *service) serverStatus() *execwirev1.ServerStatus {
 	used, _ := procfs.ReadUsage(0) // unknown is zero
-	return &execwirev1.ServerStatus{CpuTime: durationpb.New(used.CPU), ResidentBytes: uint64(used.ResidentBytes), Goroutines: uint32(runtime.NumGoroutine())}
+	counted := s.counts()
+	return &execwirev1.ServerStatus{CpuTime: durationpb.New(used.CPU), ResidentBytes: uint64(used.ResidentBytes), Goroutines: uint32(runtime.NumGoroutine()),
+		StartedProcesses: counted.Started, FailedStarts: counted.FailedStarts,
+		StartTimes: toDurationCounts(counted.StartTimes), CallTimes: toDurationCounts(counted.CallTimes)}
+}
+
+func toDurationCounts(d Durations) *execwirev1.DurationCounts {
+	return &execwirev1.DurationCounts{UpperBounds: d.Bounds, Counts: d.Counts}
 }
 
 func processStatus(of *session.Session, p *session.Process) *execwirev1.ProcessStatus {

@@ -729,7 +729,15 @@ type ServerStatus struct {
 	// Resident memory, without its processes.
 	ResidentBytes uint64 `protobuf:"varint,2,opt,name=resident_bytes,json=residentBytes,proto3" json:"resident_bytes,omitempty"`
 	// Goroutines.
-	Goroutines    uint32 `protobuf:"varint,3,opt,name=goroutines,proto3" json:"goroutines,omitempty"`
+	Goroutines uint32 `protobuf:"varint,3,opt,name=goroutines,proto3" json:"goroutines,omitempty"`
+	// Processes that were started.
+	StartedProcesses uint64 `protobuf:"varint,4,opt,name=started_processes,json=startedProcesses,proto3" json:"started_processes,omitempty"`
+	// Starts that have failed.
+	FailedStarts uint64 `protobuf:"varint,5,opt,name=failed_starts,json=failedStarts,proto3" json:"failed_starts,omitempty"`
+	// The time that starts took.
+	StartTimes *DurationCounts `protobuf:"bytes,6,opt,name=start_times,json=startTimes,proto3" json:"start_times,omitempty"`
+	// The time that calls took which are no streams, and do not wait for a process.
+	CallTimes     *DurationCounts `protobuf:"bytes,7,opt,name=call_times,json=callTimes,proto3" json:"call_times,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -785,6 +793,190 @@ func (x *ServerStatus) GetGoroutines() uint32 {
 	return 0
 }
 
+func (x *ServerStatus) GetStartedProcesses() uint64 {
+	if x != nil {
+		return x.StartedProcesses
+	}
+	return 0
+}
+
+func (x *ServerStatus) GetFailedStarts() uint64 {
+	if x != nil {
+		return x.FailedStarts
+	}
+	return 0
+}
+
+func (x *ServerStatus) GetStartTimes() *DurationCounts {
+	if x != nil {
+		return x.StartTimes
+	}
+	return nil
+}
+
+func (x *ServerStatus) GetCallTimes() *DurationCounts {
+	if x != nil {
+		return x.CallTimes
+	}
+	return nil
+}
+
+// DurationCounts are numbers of events by how long they took, since the program started.
+type DurationCounts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The upper bounds of the classes in seconds, rising.
+	UpperBounds []float64 `protobuf:"fixed64,1,rep,packed,name=upper_bounds,json=upperBounds,proto3" json:"upper_bounds,omitempty"`
+	// The events of each class; the last class, which has no bound, has those above all.
+	Counts        []uint64 `protobuf:"varint,2,rep,packed,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DurationCounts) Reset() {
+	*x = DurationCounts{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DurationCounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DurationCounts) ProtoMessage() {}
+
+func (x *DurationCounts) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DurationCounts.ProtoReflect.Descriptor instead.
+func (*DurationCounts) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *DurationCounts) GetUpperBounds() []float64 {
+	if x != nil {
+		return x.UpperBounds
+	}
+	return nil
+}
+
+func (x *DurationCounts) GetCounts() []uint64 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// ReadAuditRequest selects records.
+type ReadAuditRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The most records, at most 10000; 0: 1000. There are no more than have 8 MiB together.
+	MaxRecords    uint32 `protobuf:"varint,1,opt,name=max_records,json=maxRecords,proto3" json:"max_records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadAuditRequest) Reset() {
+	*x = ReadAuditRequest{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadAuditRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadAuditRequest) ProtoMessage() {}
+
+func (x *ReadAuditRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadAuditRequest.ProtoReflect.Descriptor instead.
+func (*ReadAuditRequest) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ReadAuditRequest) GetMaxRecords() uint32 {
+	if x != nil {
+		return x.MaxRecords
+	}
+	return 0
+}
+
+// ReadAuditResponse has some of the records.
+type ReadAuditResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The records, each a JSON object in UTF-8, as in docs/audit.md.
+	Records []string `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	// Set in the only message of a server without an audit log (its setting audit_file).
+	Off           bool `protobuf:"varint,2,opt,name=off,proto3" json:"off,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadAuditResponse) Reset() {
+	*x = ReadAuditResponse{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadAuditResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadAuditResponse) ProtoMessage() {}
+
+func (x *ReadAuditResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadAuditResponse.ProtoReflect.Descriptor instead.
+func (*ReadAuditResponse) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReadAuditResponse) GetRecords() []string {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *ReadAuditResponse) GetOff() bool {
+	if x != nil {
+		return x.Off
+	}
+	return false
+}
+
 // SessionStatus describes a session.
 type SessionStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -800,7 +992,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_execwire_v1_admin_proto_msgTypes[11]
+	mi := &file_execwire_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -812,7 +1004,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_admin_proto_msgTypes[11]
+	mi := &file_execwire_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +1017,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SessionStatus) GetPrincipal() string {
@@ -886,7 +1078,7 @@ type ProcessStatus struct {
 
 func (x *ProcessStatus) Reset() {
 	*x = ProcessStatus{}
-	mi := &file_execwire_v1_admin_proto_msgTypes[12]
+	mi := &file_execwire_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +1090,7 @@ func (x *ProcessStatus) String() string {
 func (*ProcessStatus) ProtoMessage() {}
 
 func (x *ProcessStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_admin_proto_msgTypes[12]
+	mi := &file_execwire_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +1103,7 @@ func (x *ProcessStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStatus.ProtoReflect.Descriptor instead.
 func (*ProcessStatus) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProcessStatus) GetPrincipal() string {
@@ -1025,7 +1217,7 @@ type TakeProfileRequest struct {
 
 func (x *TakeProfileRequest) Reset() {
 	*x = TakeProfileRequest{}
-	mi := &file_execwire_v1_admin_proto_msgTypes[13]
+	mi := &file_execwire_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1229,7 @@ func (x *TakeProfileRequest) String() string {
 func (*TakeProfileRequest) ProtoMessage() {}
 
 func (x *TakeProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_admin_proto_msgTypes[13]
+	mi := &file_execwire_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1242,7 @@ func (x *TakeProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeProfileRequest.ProtoReflect.Descriptor instead.
 func (*TakeProfileRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TakeProfileRequest) GetKind() ProfileKind {
@@ -1078,7 +1270,7 @@ type TakeProfileResponse struct {
 
 func (x *TakeProfileResponse) Reset() {
 	*x = TakeProfileResponse{}
-	mi := &file_execwire_v1_admin_proto_msgTypes[14]
+	mi := &file_execwire_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1282,7 @@ func (x *TakeProfileResponse) String() string {
 func (*TakeProfileResponse) ProtoMessage() {}
 
 func (x *TakeProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_admin_proto_msgTypes[14]
+	mi := &file_execwire_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1295,7 @@ func (x *TakeProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeProfileResponse.ProtoReflect.Descriptor instead.
 func (*TakeProfileResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TakeProfileResponse) GetData() []byte {
@@ -1152,13 +1344,28 @@ const file_execwire_v1_admin_proto_rawDesc = "" +
 	"\x06server\x18\x02 \x01(\v2\x19.execwire.v1.ServerStatusR\x06server\x126\n" +
 	"\bsessions\x18\x03 \x03(\v2\x1a.execwire.v1.SessionStatusR\bsessions\x128\n" +
 	"\tprocesses\x18\x04 \x03(\v2\x1a.execwire.v1.ProcessStatusR\tprocesses\x12\x1c\n" +
-	"\ttruncated\x18\x05 \x01(\bR\ttruncated\"\x8b\x01\n" +
+	"\ttruncated\x18\x05 \x01(\bR\ttruncated\"\xd7\x02\n" +
 	"\fServerStatus\x124\n" +
 	"\bcpu_time\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12%\n" +
 	"\x0eresident_bytes\x18\x02 \x01(\x04R\rresidentBytes\x12\x1e\n" +
 	"\n" +
 	"goroutines\x18\x03 \x01(\rR\n" +
-	"goroutines\"h\n" +
+	"goroutines\x12+\n" +
+	"\x11started_processes\x18\x04 \x01(\x04R\x10startedProcesses\x12#\n" +
+	"\rfailed_starts\x18\x05 \x01(\x04R\ffailedStarts\x12<\n" +
+	"\vstart_times\x18\x06 \x01(\v2\x1b.execwire.v1.DurationCountsR\n" +
+	"startTimes\x12:\n" +
+	"\n" +
+	"call_times\x18\a \x01(\v2\x1b.execwire.v1.DurationCountsR\tcallTimes\"K\n" +
+	"\x0eDurationCounts\x12!\n" +
+	"\fupper_bounds\x18\x01 \x03(\x01R\vupperBounds\x12\x16\n" +
+	"\x06counts\x18\x02 \x03(\x04R\x06counts\"3\n" +
+	"\x10ReadAuditRequest\x12\x1f\n" +
+	"\vmax_records\x18\x01 \x01(\rR\n" +
+	"maxRecords\"?\n" +
+	"\x11ReadAuditResponse\x12\x18\n" +
+	"\arecords\x18\x01 \x03(\tR\arecords\x12\x10\n" +
+	"\x03off\x18\x02 \x01(\bR\x03off\"h\n" +
 	"\rSessionStatus\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x1d\n" +
 	"\n" +
@@ -1200,11 +1407,12 @@ const file_execwire_v1_admin_proto_rawDesc = "" +
 	"\x16PROFILE_KIND_GOROUTINE\x10\x03\x12\x16\n" +
 	"\x12PROFILE_KIND_MUTEX\x10\x04\x12\x16\n" +
 	"\x12PROFILE_KIND_TRACE\x10\x05\x12\x1b\n" +
-	"\x17PROFILE_KIND_GOROUTINES\x10\x062\x86\x03\n" +
+	"\x17PROFILE_KIND_GOROUTINES\x10\x062\xd4\x03\n" +
 	"\fAdminService\x12A\n" +
 	"\x06Reload\x12\x1a.execwire.v1.ReloadRequest\x1a\x1b.execwire.v1.ReloadResponse\x12J\n" +
 	"\tGetStatus\x12\x1d.execwire.v1.GetStatusRequest\x1a\x1e.execwire.v1.GetStatusResponse\x12R\n" +
-	"\vTakeProfile\x12\x1f.execwire.v1.TakeProfileRequest\x1a .execwire.v1.TakeProfileResponse0\x01\x12D\n" +
+	"\vTakeProfile\x12\x1f.execwire.v1.TakeProfileRequest\x1a .execwire.v1.TakeProfileResponse0\x01\x12L\n" +
+	"\tReadAudit\x12\x1d.execwire.v1.ReadAuditRequest\x1a\x1e.execwire.v1.ReadAuditResponse0\x01\x12D\n" +
 	"\aUpgrade\x12\x1b.execwire.v1.UpgradeRequest\x1a\x1c.execwire.v1.UpgradeResponse\x12M\n" +
 	"\n" +
 	"GetUpgrade\x12\x1e.execwire.v1.GetUpgradeRequest\x1a\x1f.execwire.v1.GetUpgradeResponseB\xa6\x01\n" +
@@ -1224,7 +1432,7 @@ func file_execwire_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_execwire_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_execwire_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_execwire_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_execwire_v1_admin_proto_goTypes = []any{
 	(UpgradeState)(0),             // 0: execwire.v1.UpgradeState
 	(ProfileKind)(0),              // 1: execwire.v1.ProfileKind
@@ -1239,13 +1447,16 @@ var file_execwire_v1_admin_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),      // 10: execwire.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),     // 11: execwire.v1.GetStatusResponse
 	(*ServerStatus)(nil),          // 12: execwire.v1.ServerStatus
-	(*SessionStatus)(nil),         // 13: execwire.v1.SessionStatus
-	(*ProcessStatus)(nil),         // 14: execwire.v1.ProcessStatus
-	(*TakeProfileRequest)(nil),    // 15: execwire.v1.TakeProfileRequest
-	(*TakeProfileResponse)(nil),   // 16: execwire.v1.TakeProfileResponse
-	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
-	(ProcessState)(0),             // 19: execwire.v1.ProcessState
+	(*DurationCounts)(nil),        // 13: execwire.v1.DurationCounts
+	(*ReadAuditRequest)(nil),      // 14: execwire.v1.ReadAuditRequest
+	(*ReadAuditResponse)(nil),     // 15: execwire.v1.ReadAuditResponse
+	(*SessionStatus)(nil),         // 16: execwire.v1.SessionStatus
+	(*ProcessStatus)(nil),         // 17: execwire.v1.ProcessStatus
+	(*TakeProfileRequest)(nil),    // 18: execwire.v1.TakeProfileRequest
+	(*TakeProfileResponse)(nil),   // 19: execwire.v1.TakeProfileResponse
+	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(ProcessState)(0),             // 22: execwire.v1.ProcessState
 }
 var file_execwire_v1_admin_proto_depIdxs = []int32{
 	4,  // 0: execwire.v1.ReloadResponse.applied:type_name -> execwire.v1.SettingChange
@@ -1253,32 +1464,36 @@ var file_execwire_v1_admin_proto_depIdxs = []int32{
 	9,  // 2: execwire.v1.UpgradeResponse.upgrade:type_name -> execwire.v1.Upgrade
 	9,  // 3: execwire.v1.GetUpgradeResponse.upgrade:type_name -> execwire.v1.Upgrade
 	0,  // 4: execwire.v1.Upgrade.state:type_name -> execwire.v1.UpgradeState
-	17, // 5: execwire.v1.Upgrade.pause:type_name -> google.protobuf.Duration
-	18, // 6: execwire.v1.GetStatusResponse.time:type_name -> google.protobuf.Timestamp
+	20, // 5: execwire.v1.Upgrade.pause:type_name -> google.protobuf.Duration
+	21, // 6: execwire.v1.GetStatusResponse.time:type_name -> google.protobuf.Timestamp
 	12, // 7: execwire.v1.GetStatusResponse.server:type_name -> execwire.v1.ServerStatus
-	13, // 8: execwire.v1.GetStatusResponse.sessions:type_name -> execwire.v1.SessionStatus
-	14, // 9: execwire.v1.GetStatusResponse.processes:type_name -> execwire.v1.ProcessStatus
-	17, // 10: execwire.v1.ServerStatus.cpu_time:type_name -> google.protobuf.Duration
-	19, // 11: execwire.v1.ProcessStatus.state:type_name -> execwire.v1.ProcessState
-	18, // 12: execwire.v1.ProcessStatus.start_time:type_name -> google.protobuf.Timestamp
-	17, // 13: execwire.v1.ProcessStatus.cpu_time:type_name -> google.protobuf.Duration
-	1,  // 14: execwire.v1.TakeProfileRequest.kind:type_name -> execwire.v1.ProfileKind
-	17, // 15: execwire.v1.TakeProfileRequest.duration:type_name -> google.protobuf.Duration
-	2,  // 16: execwire.v1.AdminService.Reload:input_type -> execwire.v1.ReloadRequest
-	10, // 17: execwire.v1.AdminService.GetStatus:input_type -> execwire.v1.GetStatusRequest
-	15, // 18: execwire.v1.AdminService.TakeProfile:input_type -> execwire.v1.TakeProfileRequest
-	5,  // 19: execwire.v1.AdminService.Upgrade:input_type -> execwire.v1.UpgradeRequest
-	7,  // 20: execwire.v1.AdminService.GetUpgrade:input_type -> execwire.v1.GetUpgradeRequest
-	3,  // 21: execwire.v1.AdminService.Reload:output_type -> execwire.v1.ReloadResponse
-	11, // 22: execwire.v1.AdminService.GetStatus:output_type -> execwire.v1.GetStatusResponse
-	16, // 23: execwire.v1.AdminService.TakeProfile:output_type -> execwire.v1.TakeProfileResponse
-	6,  // 24: execwire.v1.AdminService.Upgrade:output_type -> execwire.v1.UpgradeResponse
-	8,  // 25: execwire.v1.AdminService.GetUpgrade:output_type -> execwire.v1.GetUpgradeResponse
-	21, // [21:26] is the sub-list for method output_type
-	16, // [16:21] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	16, // 8: execwire.v1.GetStatusResponse.sessions:type_name -> execwire.v1.SessionStatus
+	17, // 9: execwire.v1.GetStatusResponse.processes:type_name -> execwire.v1.ProcessStatus
+	20, // 10: execwire.v1.ServerStatus.cpu_time:type_name -> google.protobuf.Duration
+	13, // 11: execwire.v1.ServerStatus.start_times:type_name -> execwire.v1.DurationCounts
+	13, // 12: execwire.v1.ServerStatus.call_times:type_name -> execwire.v1.DurationCounts
+	22, // 13: execwire.v1.ProcessStatus.state:type_name -> execwire.v1.ProcessState
+	21, // 14: execwire.v1.ProcessStatus.start_time:type_name -> google.protobuf.Timestamp
+	20, // 15: execwire.v1.ProcessStatus.cpu_time:type_name -> google.protobuf.Duration
+	1,  // 16: execwire.v1.TakeProfileRequest.kind:type_name -> execwire.v1.ProfileKind
+	20, // 17: execwire.v1.TakeProfileRequest.duration:type_name -> google.protobuf.Duration
+	2,  // 18: execwire.v1.AdminService.Reload:input_type -> execwire.v1.ReloadRequest
+	10, // 19: execwire.v1.AdminService.GetStatus:input_type -> execwire.v1.GetStatusRequest
+	18, // 20: execwire.v1.AdminService.TakeProfile:input_type -> execwire.v1.TakeProfileRequest
+	14, // 21: execwire.v1.AdminService.ReadAudit:input_type -> execwire.v1.ReadAuditRequest
+	5,  // 22: execwire.v1.AdminService.Upgrade:input_type -> execwire.v1.UpgradeRequest
+	7,  // 23: execwire.v1.AdminService.GetUpgrade:input_type -> execwire.v1.GetUpgradeRequest
+	3,  // 24: execwire.v1.AdminService.Reload:output_type -> execwire.v1.ReloadResponse
+	11, // 25: execwire.v1.AdminService.GetStatus:output_type -> execwire.v1.GetStatusResponse
+	19, // 26: execwire.v1.AdminService.TakeProfile:output_type -> execwire.v1.TakeProfileResponse
+	15, // 27: execwire.v1.AdminService.ReadAudit:output_type -> execwire.v1.ReadAuditResponse
+	6,  // 28: execwire.v1.AdminService.Upgrade:output_type -> execwire.v1.UpgradeResponse
+	8,  // 29: execwire.v1.AdminService.GetUpgrade:output_type -> execwire.v1.GetUpgradeResponse
+	24, // [24:30] is the sub-list for method output_type
+	18, // [18:24] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_admin_proto_init() }
@@ -1293,7 +1508,7 @@ func file_execwire_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_admin_proto_rawDesc), len(file_execwire_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   15,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const (
 	AdminService_Reload_FullMethodName      = "/execwire.v1.AdminService/Reload"
 	AdminService_GetStatus_FullMethodName   = "/execwire.v1.AdminService/GetStatus"
 	AdminService_TakeProfile_FullMethodName = "/execwire.v1.AdminService/TakeProfile"
+	AdminService_ReadAudit_FullMethodName   = "/execwire.v1.AdminService/ReadAudit"
 	AdminService_Upgrade_FullMethodName     = "/execwire.v1.AdminService/Upgrade"
 	AdminService_GetUpgrade_FullMethodName  = "/execwire.v1.AdminService/GetUpgrade"
 )
@@ -46,6 +47,10 @@ type AdminServiceClient interface {
 	// call for a kind that is being taken fails with PROFILE_IN_PROGRESS. A profile has at
 	// most 64 MiB: TRACE ends there.
 	TakeProfile(ctx context.Context, in *TakeProfileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TakeProfileResponse], error)
+	// ReadAudit sends the last records of the audit log, the oldest first, and ends. It reads
+	// the rotated files, too. It can miss a record that is written meanwhile. It has a record
+	// itself.
+	ReadAudit(ctx context.Context, in *ReadAuditRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadAuditResponse], error)
 	// Upgrade replaces the program of the server by another one, mostly a newer version,
 	// which goes on with its processes, sessions and listeners. It returns once the new
 	// program was found able to do so, and fails with UPGRADE_REFUSED otherwise. Then
@@ -105,6 +110,25 @@ func (c *adminServiceClient) TakeProfile(ctx context.Context, in *TakeProfileReq
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AdminService_TakeProfileClient = grpc.ServerStreamingClient[TakeProfileResponse]
 
+func (c *adminServiceClient) ReadAudit(ctx context.Context, in *ReadAuditRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadAuditResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[1], AdminService_ReadAudit_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadAuditRequest, ReadAuditResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_ReadAuditClient = grpc.ServerStreamingClient[ReadAuditResponse]
+
 func (c *adminServiceClient) Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(UpgradeResponse)
@@ -145,6 +169,10 @@ type AdminServiceServer interface {
 	// call for a kind that is being taken fails with PROFILE_IN_PROGRESS. A profile has at
 	// most 64 MiB: TRACE ends there.
 	TakeProfile(*TakeProfileRequest, grpc.ServerStreamingServer[TakeProfileResponse]) error
+	// ReadAudit sends the last records of the audit log, the oldest first, and ends. It reads
+	// the rotated files, too. It can miss a record that is written meanwhile. It has a record
+	// itself.
+	ReadAudit(*ReadAuditRequest, grpc.ServerStreamingServer[ReadAuditResponse]) error
 	// Upgrade replaces the program of the server by another one, mostly a newer version,
 	// which goes on with its processes, sessions and listeners. It returns once the new
 	// program was found able to do so, and fails with UPGRADE_REFUSED otherwise. Then
@@ -173,6 +201,9 @@ func (UnimplementedAdminServiceServer) GetStatus(context.Context, *GetStatusRequ
 }
 func (UnimplementedAdminServiceServer) TakeProfile(*TakeProfileRequest, grpc.ServerStreamingServer[TakeProfileResponse]) error {
 	return status.Error(codes.Unimplemented, "method TakeProfile not implemented")
+}
+func (UnimplementedAdminServiceServer) ReadAudit(*ReadAuditRequest, grpc.ServerStreamingServer[ReadAuditResponse]) error {
+	return status.Error(codes.Unimplemented, "method ReadAudit not implemented")
 }
 func (UnimplementedAdminServiceServer) Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Upgrade not implemented")
@@ -248,6 +279,17 @@ func _AdminService_TakeProfile_Handler(srv interface{}, stream grpc.ServerStream
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AdminService_TakeProfileServer = grpc.ServerStreamingServer[TakeProfileResponse]
 
+func _AdminService_ReadAudit_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadAuditRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServiceServer).ReadAudit(m, &grpc.GenericServerStream[ReadAuditRequest, ReadAuditResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_ReadAuditServer = grpc.ServerStreamingServer[ReadAuditResponse]
+
 func _AdminService_Upgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(UpgradeRequest)
 	if err := dec(in); err != nil {
@@ -312,6 +354,11 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "TakeProfile",
 			Handler:       _AdminService_TakeProfile_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ReadAudit",
+			Handler:       _AdminService_ReadAudit_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -10,6 +10,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -2750,7 +2751,9 @@ type GetProcessRequest struct {
 	// The session; empty is the default session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The process. Required.
-	ProcessId     string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// Whether to read what the process uses now.
+	WithUsage     bool `protobuf:"varint,3,opt,name=with_usage,json=withUsage,proto3" json:"with_usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2799,6 +2802,13 @@ func (x *GetProcessRequest) GetProcessId() string {
 	return ""
 }
 
+func (x *GetProcessRequest) GetWithUsage() bool {
+	if x != nil {
+		return x.WithUsage
+	}
+	return false
+}
+
 // GetProcessResponse describes the process.
 type GetProcessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2806,7 +2816,10 @@ type GetProcessResponse struct {
 	Process *Process `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
 	// The run of the server that answers, as in GetEnvironmentResponse. Empty from older
 	// servers.
-	InstanceId    string `protobuf:"bytes,2,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	InstanceId string `protobuf:"bytes,2,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	// What the process uses now. Unset if the request does not ask for it, or the process
+	// has closed, and from older servers.
+	Usage         *ProcessUsage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2855,6 +2868,95 @@ func (x *GetProcessResponse) GetInstanceId() string {
 	return ""
 }
 
+func (x *GetProcessResponse) GetUsage() *ProcessUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// ProcessUsage is what a process and its live descendants use.
+type ProcessUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was read.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// Time of the processors. It decreases when a descendant ends.
+	CpuTime *durationpb.Duration `protobuf:"bytes,2,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	// Resident memory, in bytes.
+	ResidentBytes uint64 `protobuf:"varint,3,opt,name=resident_bytes,json=residentBytes,proto3" json:"resident_bytes,omitempty"`
+	// How many programs run: the process and its descendants.
+	Programs uint32 `protobuf:"varint,4,opt,name=programs,proto3" json:"programs,omitempty"`
+	// Output so far, in bytes.
+	OutputBytes   uint64 `protobuf:"varint,5,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessUsage) Reset() {
+	*x = ProcessUsage{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessUsage) ProtoMessage() {}
+
+func (x *ProcessUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessUsage.ProtoReflect.Descriptor instead.
+func (*ProcessUsage) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ProcessUsage) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *ProcessUsage) GetCpuTime() *durationpb.Duration {
+	if x != nil {
+		return x.CpuTime
+	}
+	return nil
+}
+
+func (x *ProcessUsage) GetResidentBytes() uint64 {
+	if x != nil {
+		return x.ResidentBytes
+	}
+	return 0
+}
+
+func (x *ProcessUsage) GetPrograms() uint32 {
+	if x != nil {
+		return x.Programs
+	}
+	return 0
+}
+
+func (x *ProcessUsage) GetOutputBytes() uint64 {
+	if x != nil {
+		return x.OutputBytes
+	}
+	return 0
+}
+
 // ListProcessesRequest selects the session.
 type ListProcessesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2870,7 +2972,7 @@ type ListProcessesRequest struct {
 
 func (x *ListProcessesRequest) Reset() {
 	*x = ListProcessesRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[43]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +2984,7 @@ func (x *ListProcessesRequest) String() string {
 func (*ListProcessesRequest) ProtoMessage() {}
 
 func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[43]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +2997,7 @@ func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesRequest.ProtoReflect.Descriptor instead.
 func (*ListProcessesRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{43}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListProcessesRequest) GetSessionId() string {
@@ -2932,7 +3034,7 @@ type ListProcessesResponse struct {
 
 func (x *ListProcessesResponse) Reset() {
 	*x = ListProcessesResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[44]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3046,7 @@ func (x *ListProcessesResponse) String() string {
 func (*ListProcessesResponse) ProtoMessage() {}
 
 func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[44]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3059,7 @@ func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesResponse.ProtoReflect.Descriptor instead.
 func (*ListProcessesResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{44}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListProcessesResponse) GetProcesses() []*Process {
@@ -2978,7 +3080,7 @@ var File_execwire_v1_process_service_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\n" +
-	"!execwire/v1/process_service.proto\x12\vexecwire.v1\x1a\x19execwire/v1/process.proto\x1a!execwire/v1/process_command.proto\x1a\x1fexecwire/v1/process_event.proto\x1a\x1dexecwire/v1/process_run.proto\x1a\x1egoogle/protobuf/duration.proto\"F\n" +
+	"!execwire/v1/process_service.proto\x12\vexecwire.v1\x1a\x19execwire/v1/process.proto\x1a!execwire/v1/process_command.proto\x1a\x1fexecwire/v1/process_event.proto\x1a\x1dexecwire/v1/process_run.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"F\n" +
 	"\x14StartProcessResponse\x12.\n" +
 	"\aprocess\x18\x01 \x01(\v2\x14.execwire.v1.ProcessR\aprocess\"\x7f\n" +
 	"\x11OwnProcessRequest\x12-\n" +
@@ -3162,16 +3264,25 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\x06stream\x18\x01 \x01(\x0e2\x19.execwire.v1.OutputStreamR\x06stream\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
-	"\x03seq\x18\x04 \x01(\x04R\x03seq\"Q\n" +
+	"\x03seq\x18\x04 \x01(\x04R\x03seq\"p\n" +
 	"\x11GetProcessRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\"e\n" +
+	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x1d\n" +
+	"\n" +
+	"with_usage\x18\x03 \x01(\bR\twithUsage\"\x96\x01\n" +
 	"\x12GetProcessResponse\x12.\n" +
 	"\aprocess\x18\x01 \x01(\v2\x14.execwire.v1.ProcessR\aprocess\x12\x1f\n" +
 	"\vinstance_id\x18\x02 \x01(\tR\n" +
-	"instanceId\"q\n" +
+	"instanceId\x12/\n" +
+	"\x05usage\x18\x03 \x01(\v2\x19.execwire.v1.ProcessUsageR\x05usage\"\xda\x01\n" +
+	"\fProcessUsage\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x124\n" +
+	"\bcpu_time\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12%\n" +
+	"\x0eresident_bytes\x18\x03 \x01(\x04R\rresidentBytes\x12\x1a\n" +
+	"\bprograms\x18\x04 \x01(\rR\bprograms\x12!\n" +
+	"\foutput_bytes\x18\x05 \x01(\x04R\voutputBytes\"q\n" +
 	"\x14ListProcessesRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
@@ -3227,7 +3338,7 @@ func file_execwire_v1_process_service_proto_rawDescGZIP() []byte {
 }
 
 var file_execwire_v1_process_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_execwire_v1_process_service_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_execwire_v1_process_service_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_execwire_v1_process_service_proto_goTypes = []any{
 	(KillMethod)(0),                   // 0: execwire.v1.KillMethod
 	(*StartProcessResponse)(nil),      // 1: execwire.v1.StartProcessResponse
@@ -3273,49 +3384,51 @@ var file_execwire_v1_process_service_proto_goTypes = []any{
 	(*PatternMatch)(nil),              // 41: execwire.v1.PatternMatch
 	(*GetProcessRequest)(nil),         // 42: execwire.v1.GetProcessRequest
 	(*GetProcessResponse)(nil),        // 43: execwire.v1.GetProcessResponse
-	(*ListProcessesRequest)(nil),      // 44: execwire.v1.ListProcessesRequest
-	(*ListProcessesResponse)(nil),     // 45: execwire.v1.ListProcessesResponse
-	(*Process)(nil),                   // 46: execwire.v1.Process
-	(*RunStart)(nil),                  // 47: execwire.v1.RunStart
-	(*RunResume)(nil),                 // 48: execwire.v1.RunResume
-	(*RunStarted)(nil),                // 49: execwire.v1.RunStarted
-	(*RunEvents)(nil),                 // 50: execwire.v1.RunEvents
-	(*ProcessEvent)(nil),              // 51: execwire.v1.ProcessEvent
-	(*durationpb.Duration)(nil),       // 52: google.protobuf.Duration
-	(*ExitRecord)(nil),                // 53: execwire.v1.ExitRecord
-	(OutputStream)(0),                 // 54: execwire.v1.OutputStream
-	(*TerminalSize)(nil),              // 55: execwire.v1.TerminalSize
-	(Signal)(0),                       // 56: execwire.v1.Signal
-	(SignalTarget)(0),                 // 57: execwire.v1.SignalTarget
-	(*Termination)(nil),               // 58: execwire.v1.Termination
-	(*StartProcessRequest)(nil),       // 59: execwire.v1.StartProcessRequest
-	(*RunProcessRequest)(nil),         // 60: execwire.v1.RunProcessRequest
-	(*RunProcessResponse)(nil),        // 61: execwire.v1.RunProcessResponse
+	(*ProcessUsage)(nil),              // 44: execwire.v1.ProcessUsage
+	(*ListProcessesRequest)(nil),      // 45: execwire.v1.ListProcessesRequest
+	(*ListProcessesResponse)(nil),     // 46: execwire.v1.ListProcessesResponse
+	(*Process)(nil),                   // 47: execwire.v1.Process
+	(*RunStart)(nil),                  // 48: execwire.v1.RunStart
+	(*RunResume)(nil),                 // 49: execwire.v1.RunResume
+	(*RunStarted)(nil),                // 50: execwire.v1.RunStarted
+	(*RunEvents)(nil),                 // 51: execwire.v1.RunEvents
+	(*ProcessEvent)(nil),              // 52: execwire.v1.ProcessEvent
+	(*durationpb.Duration)(nil),       // 53: google.protobuf.Duration
+	(*ExitRecord)(nil),                // 54: execwire.v1.ExitRecord
+	(OutputStream)(0),                 // 55: execwire.v1.OutputStream
+	(*TerminalSize)(nil),              // 56: execwire.v1.TerminalSize
+	(Signal)(0),                       // 57: execwire.v1.Signal
+	(SignalTarget)(0),                 // 58: execwire.v1.SignalTarget
+	(*Termination)(nil),               // 59: execwire.v1.Termination
+	(*timestamppb.Timestamp)(nil),     // 60: google.protobuf.Timestamp
+	(*StartProcessRequest)(nil),       // 61: execwire.v1.StartProcessRequest
+	(*RunProcessRequest)(nil),         // 62: execwire.v1.RunProcessRequest
+	(*RunProcessResponse)(nil),        // 63: execwire.v1.RunProcessResponse
 }
 var file_execwire_v1_process_service_proto_depIdxs = []int32{
-	46, // 0: execwire.v1.StartProcessResponse.process:type_name -> execwire.v1.Process
-	47, // 1: execwire.v1.OwnProcessRequest.start:type_name -> execwire.v1.RunStart
-	48, // 2: execwire.v1.OwnProcessRequest.resume:type_name -> execwire.v1.RunResume
-	49, // 3: execwire.v1.OwnProcessResponse.started:type_name -> execwire.v1.RunStarted
-	50, // 4: execwire.v1.OwnProcessResponse.events:type_name -> execwire.v1.RunEvents
-	51, // 5: execwire.v1.WatchProcessResponse.events:type_name -> execwire.v1.ProcessEvent
-	52, // 6: execwire.v1.ReadOutputRequest.wait:type_name -> google.protobuf.Duration
-	51, // 7: execwire.v1.ReadOutputResponse.events:type_name -> execwire.v1.ProcessEvent
-	53, // 8: execwire.v1.ReadOutputResponse.exit:type_name -> execwire.v1.ExitRecord
+	47, // 0: execwire.v1.StartProcessResponse.process:type_name -> execwire.v1.Process
+	48, // 1: execwire.v1.OwnProcessRequest.start:type_name -> execwire.v1.RunStart
+	49, // 2: execwire.v1.OwnProcessRequest.resume:type_name -> execwire.v1.RunResume
+	50, // 3: execwire.v1.OwnProcessResponse.started:type_name -> execwire.v1.RunStarted
+	51, // 4: execwire.v1.OwnProcessResponse.events:type_name -> execwire.v1.RunEvents
+	52, // 5: execwire.v1.WatchProcessResponse.events:type_name -> execwire.v1.ProcessEvent
+	53, // 6: execwire.v1.ReadOutputRequest.wait:type_name -> google.protobuf.Duration
+	52, // 7: execwire.v1.ReadOutputResponse.events:type_name -> execwire.v1.ProcessEvent
+	54, // 8: execwire.v1.ReadOutputResponse.exit:type_name -> execwire.v1.ExitRecord
 	14, // 9: execwire.v1.SnapshotOutputResponse.streams:type_name -> execwire.v1.StreamSnapshot
-	46, // 10: execwire.v1.SnapshotOutputResponse.process:type_name -> execwire.v1.Process
-	54, // 11: execwire.v1.StreamSnapshot.stream:type_name -> execwire.v1.OutputStream
+	47, // 10: execwire.v1.SnapshotOutputResponse.process:type_name -> execwire.v1.Process
+	55, // 11: execwire.v1.StreamSnapshot.stream:type_name -> execwire.v1.OutputStream
 	17, // 12: execwire.v1.GetScreenResponse.screen:type_name -> execwire.v1.Screen
-	55, // 13: execwire.v1.Screen.size:type_name -> execwire.v1.TerminalSize
+	56, // 13: execwire.v1.Screen.size:type_name -> execwire.v1.TerminalSize
 	18, // 14: execwire.v1.Screen.lines:type_name -> execwire.v1.ScreenLine
 	20, // 15: execwire.v1.Screen.cursor:type_name -> execwire.v1.ScreenCursor
 	19, // 16: execwire.v1.ScreenLine.runs:type_name -> execwire.v1.ScreenRun
 	17, // 17: execwire.v1.WatchScreenResponse.screen:type_name -> execwire.v1.Screen
-	55, // 18: execwire.v1.ResizeTerminalRequest.size:type_name -> execwire.v1.TerminalSize
-	56, // 19: execwire.v1.SignalProcessRequest.signal:type_name -> execwire.v1.Signal
-	57, // 20: execwire.v1.SignalProcessRequest.target:type_name -> execwire.v1.SignalTarget
-	58, // 21: execwire.v1.TerminateProcessRequest.termination:type_name -> execwire.v1.Termination
-	53, // 22: execwire.v1.TerminateProcessResponse.exit:type_name -> execwire.v1.ExitRecord
+	56, // 18: execwire.v1.ResizeTerminalRequest.size:type_name -> execwire.v1.TerminalSize
+	57, // 19: execwire.v1.SignalProcessRequest.signal:type_name -> execwire.v1.Signal
+	58, // 20: execwire.v1.SignalProcessRequest.target:type_name -> execwire.v1.SignalTarget
+	59, // 21: execwire.v1.TerminateProcessRequest.termination:type_name -> execwire.v1.Termination
+	54, // 22: execwire.v1.TerminateProcessResponse.exit:type_name -> execwire.v1.ExitRecord
 	0,  // 23: execwire.v1.TerminateProcessResponse.method:type_name -> execwire.v1.KillMethod
 	34, // 24: execwire.v1.WaitProcessRequest.exit:type_name -> execwire.v1.WaitForExit
 	35, // 25: execwire.v1.WaitProcessRequest.closed:type_name -> execwire.v1.WaitForClosed
@@ -3323,57 +3436,60 @@ var file_execwire_v1_process_service_proto_depIdxs = []int32{
 	37, // 27: execwire.v1.WaitProcessRequest.port:type_name -> execwire.v1.WaitForPort
 	38, // 28: execwire.v1.WaitProcessRequest.idle:type_name -> execwire.v1.WaitForIdle
 	39, // 29: execwire.v1.WaitProcessRequest.screen:type_name -> execwire.v1.WaitForScreen
-	52, // 30: execwire.v1.WaitProcessRequest.wait:type_name -> google.protobuf.Duration
-	54, // 31: execwire.v1.WaitForPattern.stream:type_name -> execwire.v1.OutputStream
-	52, // 32: execwire.v1.WaitForIdle.silence:type_name -> google.protobuf.Duration
-	52, // 33: execwire.v1.WaitForScreen.idle:type_name -> google.protobuf.Duration
-	46, // 34: execwire.v1.WaitProcessResponse.process:type_name -> execwire.v1.Process
+	53, // 30: execwire.v1.WaitProcessRequest.wait:type_name -> google.protobuf.Duration
+	55, // 31: execwire.v1.WaitForPattern.stream:type_name -> execwire.v1.OutputStream
+	53, // 32: execwire.v1.WaitForIdle.silence:type_name -> google.protobuf.Duration
+	53, // 33: execwire.v1.WaitForScreen.idle:type_name -> google.protobuf.Duration
+	47, // 34: execwire.v1.WaitProcessResponse.process:type_name -> execwire.v1.Process
 	41, // 35: execwire.v1.WaitProcessResponse.match:type_name -> execwire.v1.PatternMatch
 	17, // 36: execwire.v1.WaitProcessResponse.screen:type_name -> execwire.v1.Screen
-	54, // 37: execwire.v1.PatternMatch.stream:type_name -> execwire.v1.OutputStream
-	46, // 38: execwire.v1.GetProcessResponse.process:type_name -> execwire.v1.Process
-	46, // 39: execwire.v1.ListProcessesResponse.processes:type_name -> execwire.v1.Process
-	59, // 40: execwire.v1.ProcessService.StartProcess:input_type -> execwire.v1.StartProcessRequest
-	60, // 41: execwire.v1.ProcessService.RunProcess:input_type -> execwire.v1.RunProcessRequest
-	2,  // 42: execwire.v1.ProcessService.OwnProcess:input_type -> execwire.v1.OwnProcessRequest
-	4,  // 43: execwire.v1.ProcessService.AcknowledgeOutput:input_type -> execwire.v1.AcknowledgeOutputRequest
-	6,  // 44: execwire.v1.ProcessService.DetachProcess:input_type -> execwire.v1.DetachProcessRequest
-	8,  // 45: execwire.v1.ProcessService.WatchProcess:input_type -> execwire.v1.WatchProcessRequest
-	10, // 46: execwire.v1.ProcessService.ReadOutput:input_type -> execwire.v1.ReadOutputRequest
-	12, // 47: execwire.v1.ProcessService.SnapshotOutput:input_type -> execwire.v1.SnapshotOutputRequest
-	15, // 48: execwire.v1.ProcessService.GetScreen:input_type -> execwire.v1.GetScreenRequest
-	21, // 49: execwire.v1.ProcessService.WatchScreen:input_type -> execwire.v1.WatchScreenRequest
-	23, // 50: execwire.v1.ProcessService.WriteStdin:input_type -> execwire.v1.WriteStdinRequest
-	25, // 51: execwire.v1.ProcessService.CloseStdin:input_type -> execwire.v1.CloseStdinRequest
-	27, // 52: execwire.v1.ProcessService.ResizeTerminal:input_type -> execwire.v1.ResizeTerminalRequest
-	29, // 53: execwire.v1.ProcessService.SignalProcess:input_type -> execwire.v1.SignalProcessRequest
-	31, // 54: execwire.v1.ProcessService.TerminateProcess:input_type -> execwire.v1.TerminateProcessRequest
-	33, // 55: execwire.v1.ProcessService.WaitProcess:input_type -> execwire.v1.WaitProcessRequest
-	42, // 56: execwire.v1.ProcessService.GetProcess:input_type -> execwire.v1.GetProcessRequest
-	44, // 57: execwire.v1.ProcessService.ListProcesses:input_type -> execwire.v1.ListProcessesRequest
-	1,  // 58: execwire.v1.ProcessService.StartProcess:output_type -> execwire.v1.StartProcessResponse
-	61, // 59: execwire.v1.ProcessService.RunProcess:output_type -> execwire.v1.RunProcessResponse
-	3,  // 60: execwire.v1.ProcessService.OwnProcess:output_type -> execwire.v1.OwnProcessResponse
-	5,  // 61: execwire.v1.ProcessService.AcknowledgeOutput:output_type -> execwire.v1.AcknowledgeOutputResponse
-	7,  // 62: execwire.v1.ProcessService.DetachProcess:output_type -> execwire.v1.DetachProcessResponse
-	9,  // 63: execwire.v1.ProcessService.WatchProcess:output_type -> execwire.v1.WatchProcessResponse
-	11, // 64: execwire.v1.ProcessService.ReadOutput:output_type -> execwire.v1.ReadOutputResponse
-	13, // 65: execwire.v1.ProcessService.SnapshotOutput:output_type -> execwire.v1.SnapshotOutputResponse
-	16, // 66: execwire.v1.ProcessService.GetScreen:output_type -> execwire.v1.GetScreenResponse
-	22, // 67: execwire.v1.ProcessService.WatchScreen:output_type -> execwire.v1.WatchScreenResponse
-	24, // 68: execwire.v1.ProcessService.WriteStdin:output_type -> execwire.v1.WriteStdinResponse
-	26, // 69: execwire.v1.ProcessService.CloseStdin:output_type -> execwire.v1.CloseStdinResponse
-	28, // 70: execwire.v1.ProcessService.ResizeTerminal:output_type -> execwire.v1.ResizeTerminalResponse
-	30, // 71: execwire.v1.ProcessService.SignalProcess:output_type -> execwire.v1.SignalProcessResponse
-	32, // 72: execwire.v1.ProcessService.TerminateProcess:output_type -> execwire.v1.TerminateProcessResponse
-	40, // 73: execwire.v1.ProcessService.WaitProcess:output_type -> execwire.v1.WaitProcessResponse
-	43, // 74: execwire.v1.ProcessService.GetProcess:output_type -> execwire.v1.GetProcessResponse
-	45, // 75: execwire.v1.ProcessService.ListProcesses:output_type -> execwire.v1.ListProcessesResponse
-	58, // [58:76] is the sub-list for method output_type
-	40, // [40:58] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	55, // 37: execwire.v1.PatternMatch.stream:type_name -> execwire.v1.OutputStream
+	47, // 38: execwire.v1.GetProcessResponse.process:type_name -> execwire.v1.Process
+	44, // 39: execwire.v1.GetProcessResponse.usage:type_name -> execwire.v1.ProcessUsage
+	60, // 40: execwire.v1.ProcessUsage.time:type_name -> google.protobuf.Timestamp
+	53, // 41: execwire.v1.ProcessUsage.cpu_time:type_name -> google.protobuf.Duration
+	47, // 42: execwire.v1.ListProcessesResponse.processes:type_name -> execwire.v1.Process
+	61, // 43: execwire.v1.ProcessService.StartProcess:input_type -> execwire.v1.StartProcessRequest
+	62, // 44: execwire.v1.ProcessService.RunProcess:input_type -> execwire.v1.RunProcessRequest
+	2,  // 45: execwire.v1.ProcessService.OwnProcess:input_type -> execwire.v1.OwnProcessRequest
+	4,  // 46: execwire.v1.ProcessService.AcknowledgeOutput:input_type -> execwire.v1.AcknowledgeOutputRequest
+	6,  // 47: execwire.v1.ProcessService.DetachProcess:input_type -> execwire.v1.DetachProcessRequest
+	8,  // 48: execwire.v1.ProcessService.WatchProcess:input_type -> execwire.v1.WatchProcessRequest
+	10, // 49: execwire.v1.ProcessService.ReadOutput:input_type -> execwire.v1.ReadOutputRequest
+	12, // 50: execwire.v1.ProcessService.SnapshotOutput:input_type -> execwire.v1.SnapshotOutputRequest
+	15, // 51: execwire.v1.ProcessService.GetScreen:input_type -> execwire.v1.GetScreenRequest
+	21, // 52: execwire.v1.ProcessService.WatchScreen:input_type -> execwire.v1.WatchScreenRequest
+	23, // 53: execwire.v1.ProcessService.WriteStdin:input_type -> execwire.v1.WriteStdinRequest
+	25, // 54: execwire.v1.ProcessService.CloseStdin:input_type -> execwire.v1.CloseStdinRequest
+	27, // 55: execwire.v1.ProcessService.ResizeTerminal:input_type -> execwire.v1.ResizeTerminalRequest
+	29, // 56: execwire.v1.ProcessService.SignalProcess:input_type -> execwire.v1.SignalProcessRequest
+	31, // 57: execwire.v1.ProcessService.TerminateProcess:input_type -> execwire.v1.TerminateProcessRequest
+	33, // 58: execwire.v1.ProcessService.WaitProcess:input_type -> execwire.v1.WaitProcessRequest
+	42, // 59: execwire.v1.ProcessService.GetProcess:input_type -> execwire.v1.GetProcessRequest
+	45, // 60: execwire.v1.ProcessService.ListProcesses:input_type -> execwire.v1.ListProcessesRequest
+	1,  // 61: execwire.v1.ProcessService.StartProcess:output_type -> execwire.v1.StartProcessResponse
+	63, // 62: execwire.v1.ProcessService.RunProcess:output_type -> execwire.v1.RunProcessResponse
+	3,  // 63: execwire.v1.ProcessService.OwnProcess:output_type -> execwire.v1.OwnProcessResponse
+	5,  // 64: execwire.v1.ProcessService.AcknowledgeOutput:output_type -> execwire.v1.AcknowledgeOutputResponse
+	7,  // 65: execwire.v1.ProcessService.DetachProcess:output_type -> execwire.v1.DetachProcessResponse
+	9,  // 66: execwire.v1.ProcessService.WatchProcess:output_type -> execwire.v1.WatchProcessResponse
+	11, // 67: execwire.v1.ProcessService.ReadOutput:output_type -> execwire.v1.ReadOutputResponse
+	13, // 68: execwire.v1.ProcessService.SnapshotOutput:output_type -> execwire.v1.SnapshotOutputResponse
+	16, // 69: execwire.v1.ProcessService.GetScreen:output_type -> execwire.v1.GetScreenResponse
+	22, // 70: execwire.v1.ProcessService.WatchScreen:output_type -> execwire.v1.WatchScreenResponse
+	24, // 71: execwire.v1.ProcessService.WriteStdin:output_type -> execwire.v1.WriteStdinResponse
+	26, // 72: execwire.v1.ProcessService.CloseStdin:output_type -> execwire.v1.CloseStdinResponse
+	28, // 73: execwire.v1.ProcessService.ResizeTerminal:output_type -> execwire.v1.ResizeTerminalResponse
+	30, // 74: execwire.v1.ProcessService.SignalProcess:output_type -> execwire.v1.SignalProcessResponse
+	32, // 75: execwire.v1.ProcessService.TerminateProcess:output_type -> execwire.v1.TerminateProcessResponse
+	40, // 76: execwire.v1.ProcessService.WaitProcess:output_type -> execwire.v1.WaitProcessResponse
+	43, // 77: execwire.v1.ProcessService.GetProcess:output_type -> execwire.v1.GetProcessResponse
+	46, // 78: execwire.v1.ProcessService.ListProcesses:output_type -> execwire.v1.ListProcessesResponse
+	61, // [61:79] is the sub-list for method output_type
+	43, // [43:61] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_process_service_proto_init() }
@@ -3408,7 +3524,7 @@ func file_execwire_v1_process_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_process_service_proto_rawDesc), len(file_execwire_v1_process_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

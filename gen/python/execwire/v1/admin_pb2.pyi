@@ -20,6 +20,14 @@ UPGRADE_STATE_FAILED: UpgradeState
 UPGRADE_STATE_RUNNING: UpgradeState
 UPGRADE_STATE_UNSPECIFIED: UpgradeState
 
+class DurationCounts(_message.Message):
+    __slots__ = ["counts", "upper_bounds"]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    UPPER_BOUNDS_FIELD_NUMBER: _ClassVar[int]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    upper_bounds: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, upper_bounds: _Optional[_Iterable[float]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class GetStatusRequest(_message.Message):
     __slots__ = ["max_processes"]
     MAX_PROCESSES_FIELD_NUMBER: _ClassVar[int]
@@ -84,6 +92,20 @@ class ProcessStatus(_message.Message):
     unacknowledged_bytes: int
     def __init__(self, principal: _Optional[str] = ..., session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., pid: _Optional[int] = ..., state: _Optional[_Union[_process_pb2.ProcessState, str]] = ..., program: _Optional[str] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., cpu_time: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., resident_bytes: _Optional[int] = ..., output_bytes: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., unacknowledged_bytes: _Optional[int] = ..., owned: bool = ..., readers: _Optional[int] = ...) -> None: ...
 
+class ReadAuditRequest(_message.Message):
+    __slots__ = ["max_records"]
+    MAX_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    max_records: int
+    def __init__(self, max_records: _Optional[int] = ...) -> None: ...
+
+class ReadAuditResponse(_message.Message):
+    __slots__ = ["off", "records"]
+    OFF_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    off: bool
+    records: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, records: _Optional[_Iterable[str]] = ..., off: bool = ...) -> None: ...
+
 class ReloadRequest(_message.Message):
     __slots__ = []
     def __init__(self) -> None: ...
@@ -97,14 +119,22 @@ class ReloadResponse(_message.Message):
     def __init__(self, applied: _Optional[_Iterable[_Union[SettingChange, _Mapping]]] = ..., needs_restart: _Optional[_Iterable[_Union[SettingChange, _Mapping]]] = ...) -> None: ...
 
 class ServerStatus(_message.Message):
-    __slots__ = ["cpu_time", "goroutines", "resident_bytes"]
+    __slots__ = ["call_times", "cpu_time", "failed_starts", "goroutines", "resident_bytes", "start_times", "started_processes"]
+    CALL_TIMES_FIELD_NUMBER: _ClassVar[int]
     CPU_TIME_FIELD_NUMBER: _ClassVar[int]
+    FAILED_STARTS_FIELD_NUMBER: _ClassVar[int]
     GOROUTINES_FIELD_NUMBER: _ClassVar[int]
     RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STARTED_PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    START_TIMES_FIELD_NUMBER: _ClassVar[int]
+    call_times: DurationCounts
     cpu_time: _duration_pb2.Duration
+    failed_starts: int
     goroutines: int
     resident_bytes: int
-    def __init__(self, cpu_time: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., resident_bytes: _Optional[int] = ..., goroutines: _Optional[int] = ...) -> None: ...
+    start_times: DurationCounts
+    started_processes: int
+    def __init__(self, cpu_time: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., resident_bytes: _Optional[int] = ..., goroutines: _Optional[int] = ..., started_processes: _Optional[int] = ..., failed_starts: _Optional[int] = ..., start_times: _Optional[_Union[DurationCounts, _Mapping]] = ..., call_times: _Optional[_Union[DurationCounts, _Mapping]] = ...) -> None: ...
 
 class SessionStatus(_message.Message):
     __slots__ = ["attached", "principal", "session_id"]

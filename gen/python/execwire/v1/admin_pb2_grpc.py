@@ -31,6 +31,11 @@ class AdminServiceStub(object):
                 request_serializer=execwire_dot_v1_dot_admin__pb2.TakeProfileRequest.SerializeToString,
                 response_deserializer=execwire_dot_v1_dot_admin__pb2.TakeProfileResponse.FromString,
                 )
+        self.ReadAudit = channel.unary_stream(
+                '/execwire.v1.AdminService/ReadAudit',
+                request_serializer=execwire_dot_v1_dot_admin__pb2.ReadAuditRequest.SerializeToString,
+                response_deserializer=execwire_dot_v1_dot_admin__pb2.ReadAuditResponse.FromString,
+                )
         self.Upgrade = channel.unary_unary(
                 '/execwire.v1.AdminService/Upgrade',
                 request_serializer=execwire_dot_v1_dot_admin__pb2.UpgradeRequest.SerializeToString,
@@ -76,6 +81,15 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadAudit(self, request, context):
+        """ReadAudit sends the last records of the audit log, the oldest first, and ends. It reads
+        the rotated files, too. It can miss a record that is written meanwhile. It has a record
+        itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Upgrade(self, request, context):
         """Upgrade replaces the program of the server by another one, mostly a newer version,
         which goes on with its processes, sessions and listeners. It returns once the new
@@ -113,6 +127,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.TakeProfile,
                     request_deserializer=execwire_dot_v1_dot_admin__pb2.TakeProfileRequest.FromString,
                     response_serializer=execwire_dot_v1_dot_admin__pb2.TakeProfileResponse.SerializeToString,
+            ),
+            'ReadAudit': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadAudit,
+                    request_deserializer=execwire_dot_v1_dot_admin__pb2.ReadAuditRequest.FromString,
+                    response_serializer=execwire_dot_v1_dot_admin__pb2.ReadAuditResponse.SerializeToString,
             ),
             'Upgrade': grpc.unary_unary_rpc_method_handler(
                     servicer.Upgrade,
@@ -184,6 +203,23 @@ class AdminService(object):
         return grpc.experimental.unary_stream(request, target, '/execwire.v1.AdminService/TakeProfile',
             execwire_dot_v1_dot_admin__pb2.TakeProfileRequest.SerializeToString,
             execwire_dot_v1_dot_admin__pb2.TakeProfileResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ReadAudit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(request, target, '/execwire.v1.AdminService/ReadAudit',
+            execwire_dot_v1_dot_admin__pb2.ReadAuditRequest.SerializeToString,
+            execwire_dot_v1_dot_admin__pb2.ReadAuditResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -3,6 +3,7 @@ from execwire.v1 import process_command_pb2 as _process_command_pb2
 from execwire.v1 import process_event_pb2 as _process_event_pb2
 from execwire.v1 import process_run_pb2 as _process_run_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -58,20 +59,24 @@ class DetachProcessResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class GetProcessRequest(_message.Message):
-    __slots__ = ["process_id", "session_id"]
+    __slots__ = ["process_id", "session_id", "with_usage"]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    WITH_USAGE_FIELD_NUMBER: _ClassVar[int]
     process_id: str
     session_id: str
-    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ...) -> None: ...
+    with_usage: bool
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., with_usage: bool = ...) -> None: ...
 
 class GetProcessResponse(_message.Message):
-    __slots__ = ["instance_id", "process"]
+    __slots__ = ["instance_id", "process", "usage"]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     process: _process_pb2.Process
-    def __init__(self, process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ..., instance_id: _Optional[str] = ...) -> None: ...
+    usage: ProcessUsage
+    def __init__(self, process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ..., instance_id: _Optional[str] = ..., usage: _Optional[_Union[ProcessUsage, _Mapping]] = ...) -> None: ...
 
 class GetScreenRequest(_message.Message):
     __slots__ = ["process_id", "repaint", "session_id", "styles"]
@@ -138,6 +143,20 @@ class PatternMatch(_message.Message):
     seq: int
     stream: _process_event_pb2.OutputStream
     def __init__(self, stream: _Optional[_Union[_process_event_pb2.OutputStream, str]] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., seq: _Optional[int] = ...) -> None: ...
+
+class ProcessUsage(_message.Message):
+    __slots__ = ["cpu_time", "output_bytes", "programs", "resident_bytes", "time"]
+    CPU_TIME_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PROGRAMS_FIELD_NUMBER: _ClassVar[int]
+    RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    cpu_time: _duration_pb2.Duration
+    output_bytes: int
+    programs: int
+    resident_bytes: int
+    time: _timestamp_pb2.Timestamp
+    def __init__(self, time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., cpu_time: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., resident_bytes: _Optional[int] = ..., programs: _Optional[int] = ..., output_bytes: _Optional[int] = ...) -> None: ...
 
 class ReadOutputRequest(_message.Message):
     __slots__ = ["after_seq", "max_bytes", "process_id", "session_id", "wait"]

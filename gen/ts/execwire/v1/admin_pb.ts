@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file execwire/v1/admin.proto.
  */
 export const file_execwire_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("ChdleGVjd2lyZS92MS9hZG1pbi5wcm90bxILZXhlY3dpcmUudjEiDwoNUmVsb2FkUmVxdWVzdCJwCg5SZWxvYWRSZXNwb25zZRIrCgdhcHBsaWVkGAEgAygLMhouZXhlY3dpcmUudjEuU2V0dGluZ0NoYW5nZRIxCg1uZWVkc19yZXN0YXJ0GAIgAygLMhouZXhlY3dpcmUudjEuU2V0dGluZ0NoYW5nZSJGCg1TZXR0aW5nQ2hhbmdlEg8KB3NldHRpbmcYASABKAkSEQoJb2xkX3ZhbHVlGAIgASgJEhEKCW5ld192YWx1ZRgDIAEoCSI0Cg5VcGdyYWRlUmVxdWVzdBISCgp1cGdyYWRlX2lkGAEgASgJEg4KBmJpbmFyeRgCIAEoCSI4Cg9VcGdyYWRlUmVzcG9uc2USJQoHdXBncmFkZRgBIAEoCzIULmV4ZWN3aXJlLnYxLlVwZ3JhZGUiJwoRR2V0VXBncmFkZVJlcXVlc3QSEgoKdXBncmFkZV9pZBgBIAEoCSI7ChJHZXRVcGdyYWRlUmVzcG9uc2USJQoHdXBncmFkZRgBIAEoCzIULmV4ZWN3aXJlLnYxLlVwZ3JhZGUiqwEKB1VwZ3JhZGUSEgoKdXBncmFkZV9pZBgBIAEoCRIoCgVzdGF0ZRgCIAEoDjIZLmV4ZWN3aXJlLnYxLlVwZ3JhZGVTdGF0ZRIYChBwcmV2aW91c192ZXJzaW9uGAMgASgJEg8KB3ZlcnNpb24YBCABKAkSDQoFZXJyb3IYBSABKAkSKAoFcGF1c2UYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iKQoQR2V0U3RhdHVzUmVxdWVzdBIVCg1tYXhfcHJvY2Vzc2VzGAEgASgNItgBChFHZXRTdGF0dXNSZXNwb25zZRIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZzZXJ2ZXIYAiABKAsyGS5leGVjd2lyZS52MS5TZXJ2ZXJTdGF0dXMSLAoIc2Vzc2lvbnMYAyADKAsyGi5leGVjd2lyZS52MS5TZXNzaW9uU3RhdHVzEi0KCXByb2Nlc3NlcxgEIAMoCzIaLmV4ZWN3aXJlLnYxLlByb2Nlc3NTdGF0dXMSEQoJdHJ1bmNhdGVkGAUgASgIImcKDFNlcnZlclN0YXR1cxIrCghjcHVfdGltZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5yZXNpZGVudF9ieXRlcxgCIAEoBBISCgpnb3JvdXRpbmVzGAMgASgNIkgKDVNlc3Npb25TdGF0dXMSEQoJcHJpbmNpcGFsGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSEAoIYXR0YWNoZWQYAyABKAgi8wIKDVByb2Nlc3NTdGF0dXMSEQoJcHJpbmNpcGFsGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSEgoKcHJvY2Vzc19pZBgDIAEoCRILCgNwaWQYBCABKAUSKAoFc3RhdGUYBSABKA4yGS5leGVjd2lyZS52MS5Qcm9jZXNzU3RhdGUSDwoHcHJvZ3JhbRgGIAEoCRIuCgpzdGFydF90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCghjcHVfdGltZRgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5yZXNpZGVudF9ieXRlcxgJIAEoBBIUCgxvdXRwdXRfYnl0ZXMYCiABKAQSFgoOcmV0YWluZWRfYnl0ZXMYCyABKAQSHAoUdW5hY2tub3dsZWRnZWRfYnl0ZXMYDCABKAQSDQoFb3duZWQYDSABKAgSDwoHcmVhZGVycxgOIAEoDSJpChJUYWtlUHJvZmlsZVJlcXVlc3QSJgoEa2luZBgBIAEoDjIYLmV4ZWN3aXJlLnYxLlByb2ZpbGVLaW5kEisKCGR1cmF0aW9uGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIiMKE1Rha2VQcm9maWxlUmVzcG9uc2USDAoEZGF0YRgBIAEoDCp6CgxVcGdyYWRlU3RhdGUSHQoZVVBHUkFERV9TVEFURV9VTlNQRUNJRklFRBAAEhkKFVVQR1JBREVfU1RBVEVfUlVOTklORxABEhYKElVQR1JBREVfU1RBVEVfRE9ORRACEhgKFFVQR1JBREVfU1RBVEVfRkFJTEVEEAMqwQEKC1Byb2ZpbGVLaW5kEhwKGFBST0ZJTEVfS0lORF9VTlNQRUNJRklFRBAAEhQKEFBST0ZJTEVfS0lORF9DUFUQARIVChFQUk9GSUxFX0tJTkRfSEVBUBACEhoKFlBST0ZJTEVfS0lORF9HT1JPVVRJTkUQAxIWChJQUk9GSUxFX0tJTkRfTVVURVgQBBIWChJQUk9GSUxFX0tJTkRfVFJBQ0UQBRIbChdQUk9GSUxFX0tJTkRfR09ST1VUSU5FUxAGMoYDCgxBZG1pblNlcnZpY2USQQoGUmVsb2FkEhouZXhlY3dpcmUudjEuUmVsb2FkUmVxdWVzdBobLmV4ZWN3aXJlLnYxLlJlbG9hZFJlc3BvbnNlEkoKCUdldFN0YXR1cxIdLmV4ZWN3aXJlLnYxLkdldFN0YXR1c1JlcXVlc3QaHi5leGVjd2lyZS52MS5HZXRTdGF0dXNSZXNwb25zZRJSCgtUYWtlUHJvZmlsZRIfLmV4ZWN3aXJlLnYxLlRha2VQcm9maWxlUmVxdWVzdBogLmV4ZWN3aXJlLnYxLlRha2VQcm9maWxlUmVzcG9uc2UwARJECgdVcGdyYWRlEhsuZXhlY3dpcmUudjEuVXBncmFkZVJlcXVlc3QaHC5leGVjd2lyZS52MS5VcGdyYWRlUmVzcG9uc2USTQoKR2V0VXBncmFkZRIeLmV4ZWN3aXJlLnYxLkdldFVwZ3JhZGVSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuR2V0VXBncmFkZVJlc3BvbnNlQqYBCg9jb20uZXhlY3dpcmUudjFCCkFkbWluUHJvdG9QAVo6Z2l0aHViLmNvbS9leGVjd2lyZS9leGVjd2lyZS9nZW4vZ28vZXhlY3dpcmUvdjE7ZXhlY3dpcmV2MaICA0VYWKoCC0V4ZWN3aXJlLlYxygILRXhlY3dpcmVcVjHiAhdFeGVjd2lyZVxWMVxHUEJNZXRhZGF0YeoCDEV4ZWN3aXJlOjpWMWIGcHJvdG8z", [file_execwire_v1_process, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChdleGVjd2lyZS92MS9hZG1pbi5wcm90bxILZXhlY3dpcmUudjEiDwoNUmVsb2FkUmVxdWVzdCJwCg5SZWxvYWRSZXNwb25zZRIrCgdhcHBsaWVkGAEgAygLMhouZXhlY3dpcmUudjEuU2V0dGluZ0NoYW5nZRIxCg1uZWVkc19yZXN0YXJ0GAIgAygLMhouZXhlY3dpcmUudjEuU2V0dGluZ0NoYW5nZSJGCg1TZXR0aW5nQ2hhbmdlEg8KB3NldHRpbmcYASABKAkSEQoJb2xkX3ZhbHVlGAIgASgJEhEKCW5ld192YWx1ZRgDIAEoCSI0Cg5VcGdyYWRlUmVxdWVzdBISCgp1cGdyYWRlX2lkGAEgASgJEg4KBmJpbmFyeRgCIAEoCSI4Cg9VcGdyYWRlUmVzcG9uc2USJQoHdXBncmFkZRgBIAEoCzIULmV4ZWN3aXJlLnYxLlVwZ3JhZGUiJwoRR2V0VXBncmFkZVJlcXVlc3QSEgoKdXBncmFkZV9pZBgBIAEoCSI7ChJHZXRVcGdyYWRlUmVzcG9uc2USJQoHdXBncmFkZRgBIAEoCzIULmV4ZWN3aXJlLnYxLlVwZ3JhZGUiqwEKB1VwZ3JhZGUSEgoKdXBncmFkZV9pZBgBIAEoCRIoCgVzdGF0ZRgCIAEoDjIZLmV4ZWN3aXJlLnYxLlVwZ3JhZGVTdGF0ZRIYChBwcmV2aW91c192ZXJzaW9uGAMgASgJEg8KB3ZlcnNpb24YBCABKAkSDQoFZXJyb3IYBSABKAkSKAoFcGF1c2UYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iKQoQR2V0U3RhdHVzUmVxdWVzdBIVCg1tYXhfcHJvY2Vzc2VzGAEgASgNItgBChFHZXRTdGF0dXNSZXNwb25zZRIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZzZXJ2ZXIYAiABKAsyGS5leGVjd2lyZS52MS5TZXJ2ZXJTdGF0dXMSLAoIc2Vzc2lvbnMYAyADKAsyGi5leGVjd2lyZS52MS5TZXNzaW9uU3RhdHVzEi0KCXByb2Nlc3NlcxgEIAMoCzIaLmV4ZWN3aXJlLnYxLlByb2Nlc3NTdGF0dXMSEQoJdHJ1bmNhdGVkGAUgASgIIvwBCgxTZXJ2ZXJTdGF0dXMSKwoIY3B1X3RpbWUYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoOcmVzaWRlbnRfYnl0ZXMYAiABKAQSEgoKZ29yb3V0aW5lcxgDIAEoDRIZChFzdGFydGVkX3Byb2Nlc3NlcxgEIAEoBBIVCg1mYWlsZWRfc3RhcnRzGAUgASgEEjAKC3N0YXJ0X3RpbWVzGAYgASgLMhsuZXhlY3dpcmUudjEuRHVyYXRpb25Db3VudHMSLwoKY2FsbF90aW1lcxgHIAEoCzIbLmV4ZWN3aXJlLnYxLkR1cmF0aW9uQ291bnRzIjYKDkR1cmF0aW9uQ291bnRzEhQKDHVwcGVyX2JvdW5kcxgBIAMoARIOCgZjb3VudHMYAiADKAQiJwoQUmVhZEF1ZGl0UmVxdWVzdBITCgttYXhfcmVjb3JkcxgBIAEoDSIxChFSZWFkQXVkaXRSZXNwb25zZRIPCgdyZWNvcmRzGAEgAygJEgsKA29mZhgCIAEoCCJICg1TZXNzaW9uU3RhdHVzEhEKCXByaW5jaXBhbBgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEhAKCGF0dGFjaGVkGAMgASgIIvMCCg1Qcm9jZXNzU3RhdHVzEhEKCXByaW5jaXBhbBgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEhIKCnByb2Nlc3NfaWQYAyABKAkSCwoDcGlkGAQgASgFEigKBXN0YXRlGAUgASgOMhkuZXhlY3dpcmUudjEuUHJvY2Vzc1N0YXRlEg8KB3Byb2dyYW0YBiABKAkSLgoKc3RhcnRfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoIY3B1X3RpbWUYCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoOcmVzaWRlbnRfYnl0ZXMYCSABKAQSFAoMb3V0cHV0X2J5dGVzGAogASgEEhYKDnJldGFpbmVkX2J5dGVzGAsgASgEEhwKFHVuYWNrbm93bGVkZ2VkX2J5dGVzGAwgASgEEg0KBW93bmVkGA0gASgIEg8KB3JlYWRlcnMYDiABKA0iaQoSVGFrZVByb2ZpbGVSZXF1ZXN0EiYKBGtpbmQYASABKA4yGC5leGVjd2lyZS52MS5Qcm9maWxlS2luZBIrCghkdXJhdGlvbhgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIjChNUYWtlUHJvZmlsZVJlc3BvbnNlEgwKBGRhdGEYASABKAwqegoMVXBncmFkZVN0YXRlEh0KGVVQR1JBREVfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVVUEdSQURFX1NUQVRFX1JVTk5JTkcQARIWChJVUEdSQURFX1NUQVRFX0RPTkUQAhIYChRVUEdSQURFX1NUQVRFX0ZBSUxFRBADKsEBCgtQcm9maWxlS2luZBIcChhQUk9GSUxFX0tJTkRfVU5TUEVDSUZJRUQQABIUChBQUk9GSUxFX0tJTkRfQ1BVEAESFQoRUFJPRklMRV9LSU5EX0hFQVAQAhIaChZQUk9GSUxFX0tJTkRfR09ST1VUSU5FEAMSFgoSUFJPRklMRV9LSU5EX01VVEVYEAQSFgoSUFJPRklMRV9LSU5EX1RSQUNFEAUSGwoXUFJPRklMRV9LSU5EX0dPUk9VVElORVMQBjLUAwoMQWRtaW5TZXJ2aWNlEkEKBlJlbG9hZBIaLmV4ZWN3aXJlLnYxLlJlbG9hZFJlcXVlc3QaGy5leGVjd2lyZS52MS5SZWxvYWRSZXNwb25zZRJKCglHZXRTdGF0dXMSHS5leGVjd2lyZS52MS5HZXRTdGF0dXNSZXF1ZXN0Gh4uZXhlY3dpcmUudjEuR2V0U3RhdHVzUmVzcG9uc2USUgoLVGFrZVByb2ZpbGUSHy5leGVjd2lyZS52MS5UYWtlUHJvZmlsZVJlcXVlc3QaIC5leGVjd2lyZS52MS5UYWtlUHJvZmlsZVJlc3BvbnNlMAESTAoJUmVhZEF1ZGl0Eh0uZXhlY3dpcmUudjEuUmVhZEF1ZGl0UmVxdWVzdBoeLmV4ZWN3aXJlLnYxLlJlYWRBdWRpdFJlc3BvbnNlMAESRAoHVXBncmFkZRIbLmV4ZWN3aXJlLnYxLlVwZ3JhZGVSZXF1ZXN0GhwuZXhlY3dpcmUudjEuVXBncmFkZVJlc3BvbnNlEk0KCkdldFVwZ3JhZGUSHi5leGVjd2lyZS52MS5HZXRVcGdyYWRlUmVxdWVzdBofLmV4ZWN3aXJlLnYxLkdldFVwZ3JhZGVSZXNwb25zZUKmAQoPY29tLmV4ZWN3aXJlLnYxQgpBZG1pblByb3RvUAFaOmdpdGh1Yi5jb20vZXhlY3dpcmUvZXhlY3dpcmUvZ2VuL2dvL2V4ZWN3aXJlL3YxO2V4ZWN3aXJldjGiAgNFWFiqAgtFeGVjd2lyZS5WMcoCC0V4ZWN3aXJlXFYx4gIXRXhlY3dpcmVcVjFcR1BCTWV0YWRhdGHqAgxFeGVjd2lyZTo6VjFiBnByb3RvMw", [file_execwire_v1_process, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * ReloadRequest has no parameters.
@@ -341,6 +341,34 @@ export type ServerStatus = Message<"execwire.v1.ServerStatus"> & {
    * @generated from field: uint32 goroutines = 3;
    */
   goroutines: number;
+
+  /**
+   * Processes that were started.
+   *
+   * @generated from field: uint64 started_processes = 4;
+   */
+  startedProcesses: bigint;
+
+  /**
+   * Starts that have failed.
+   *
+   * @generated from field: uint64 failed_starts = 5;
+   */
+  failedStarts: bigint;
+
+  /**
+   * The time that starts took.
+   *
+   * @generated from field: execwire.v1.DurationCounts start_times = 6;
+   */
+  startTimes?: DurationCounts | undefined;
+
+  /**
+   * The time that calls took which are no streams, and do not wait for a process.
+   *
+   * @generated from field: execwire.v1.DurationCounts call_times = 7;
+   */
+  callTimes?: DurationCounts | undefined;
 };
 
 /**
@@ -349,6 +377,83 @@ export type ServerStatus = Message<"execwire.v1.ServerStatus"> & {
  */
 export const ServerStatusSchema: GenMessage<ServerStatus> = /*@__PURE__*/
   messageDesc(file_execwire_v1_admin, 10);
+
+/**
+ * DurationCounts are numbers of events by how long they took, since the program started.
+ *
+ * @generated from message execwire.v1.DurationCounts
+ */
+export type DurationCounts = Message<"execwire.v1.DurationCounts"> & {
+  /**
+   * The upper bounds of the classes in seconds, rising.
+   *
+   * @generated from field: repeated double upper_bounds = 1;
+   */
+  upperBounds: number[];
+
+  /**
+   * The events of each class; the last class, which has no bound, has those above all.
+   *
+   * @generated from field: repeated uint64 counts = 2;
+   */
+  counts: bigint[];
+};
+
+/**
+ * Describes the message execwire.v1.DurationCounts.
+ * Use `create(DurationCountsSchema)` to create a new message.
+ */
+export const DurationCountsSchema: GenMessage<DurationCounts> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 11);
+
+/**
+ * ReadAuditRequest selects records.
+ *
+ * @generated from message execwire.v1.ReadAuditRequest
+ */
+export type ReadAuditRequest = Message<"execwire.v1.ReadAuditRequest"> & {
+  /**
+   * The most records, at most 10000; 0: 1000. There are no more than have 8 MiB together.
+   *
+   * @generated from field: uint32 max_records = 1;
+   */
+  maxRecords: number;
+};
+
+/**
+ * Describes the message execwire.v1.ReadAuditRequest.
+ * Use `create(ReadAuditRequestSchema)` to create a new message.
+ */
+export const ReadAuditRequestSchema: GenMessage<ReadAuditRequest> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 12);
+
+/**
+ * ReadAuditResponse has some of the records.
+ *
+ * @generated from message execwire.v1.ReadAuditResponse
+ */
+export type ReadAuditResponse = Message<"execwire.v1.ReadAuditResponse"> & {
+  /**
+   * The records, each a JSON object in UTF-8, as in docs/audit.md.
+   *
+   * @generated from field: repeated string records = 1;
+   */
+  records: string[];
+
+  /**
+   * Set in the only message of a server without an audit log (its setting audit_file).
+   *
+   * @generated from field: bool off = 2;
+   */
+  off: boolean;
+};
+
+/**
+ * Describes the message execwire.v1.ReadAuditResponse.
+ * Use `create(ReadAuditResponseSchema)` to create a new message.
+ */
+export const ReadAuditResponseSchema: GenMessage<ReadAuditResponse> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 13);
 
 /**
  * SessionStatus describes a session.
@@ -383,7 +488,7 @@ export type SessionStatus = Message<"execwire.v1.SessionStatus"> & {
  * Use `create(SessionStatusSchema)` to create a new message.
  */
 export const SessionStatusSchema: GenMessage<SessionStatus> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_admin, 11);
+  messageDesc(file_execwire_v1_admin, 14);
 
 /**
  * ProcessStatus describes a process and its log.
@@ -495,7 +600,7 @@ export type ProcessStatus = Message<"execwire.v1.ProcessStatus"> & {
  * Use `create(ProcessStatusSchema)` to create a new message.
  */
 export const ProcessStatusSchema: GenMessage<ProcessStatus> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_admin, 12);
+  messageDesc(file_execwire_v1_admin, 15);
 
 /**
  * TakeProfileRequest selects a profile.
@@ -523,7 +628,7 @@ export type TakeProfileRequest = Message<"execwire.v1.TakeProfileRequest"> & {
  * Use `create(TakeProfileRequestSchema)` to create a new message.
  */
 export const TakeProfileRequestSchema: GenMessage<TakeProfileRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_admin, 13);
+  messageDesc(file_execwire_v1_admin, 16);
 
 /**
  * TakeProfileResponse is a part of a profile.
@@ -544,7 +649,7 @@ export type TakeProfileResponse = Message<"execwire.v1.TakeProfileResponse"> & {
  * Use `create(TakeProfileResponseSchema)` to create a new message.
  */
 export const TakeProfileResponseSchema: GenMessage<TakeProfileResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_admin, 14);
+  messageDesc(file_execwire_v1_admin, 17);
 
 /**
  * UpgradeState is how far an upgrade is.
@@ -692,6 +797,18 @@ export const AdminService: GenService<{
     methodKind: "server_streaming";
     input: typeof TakeProfileRequestSchema;
     output: typeof TakeProfileResponseSchema;
+  },
+  /**
+   * ReadAudit sends the last records of the audit log, the oldest first, and ends. It reads
+   * the rotated files, too. It can miss a record that is written meanwhile. It has a record
+   * itself.
+   *
+   * @generated from rpc execwire.v1.AdminService.ReadAudit
+   */
+  readAudit: {
+    methodKind: "server_streaming";
+    input: typeof ReadAuditRequestSchema;
+    output: typeof ReadAuditResponseSchema;
   },
   /**
    * Upgrade replaces the program of the server by another one, mostly a newer version,
