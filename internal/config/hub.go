@@ -58,6 +58,13 @@ type Hub struct {
 	// PreviewExecutorConnections limits those to one executor.
 	PreviewExecutorConnections Count `name:"preview_connections_per_executor" reload:"no" default:"1024" unit:"connections" min:"1" max:"1000000" help:"Concurrent requests and websockets of all previews of one executor. Further ones are refused."`
 
+	// Console is whether the hub serves the console.
+	Console string `name:"console" reload:"no" default:"off" unit:"choice" choices:"on,off" help:"Whether the hub serves the console at /console/, a page for its executors and their processes: on or off. See docs/console.md."`
+	// ConsoleSession is how long a browser stays signed in.
+	ConsoleSession Duration `name:"console_session_lifetime" reload:"no" default:"12h" unit:"duration" min:"1s" max:"8760h" help:"How long a browser stays signed in at the console. Sessions end with the hub, too."`
+	// ConsoleSessions limits the sessions of a principal.
+	ConsoleSessions Count `name:"console_sessions_per_principal" reload:"no" default:"32" unit:"sessions" min:"1" max:"10000" help:"Browsers of one principal that are signed in at the console at a time. A further one ends the oldest session."`
+
 	// Node is the name of the hub in a cluster.
 	Node string `name:"node" reload:"no" default:"" unit:"text" help:"The name of this hub among the nodes of its cluster. Empty: the host name."`
 	// Presence is where the executors are stored.
@@ -193,3 +200,6 @@ func isDomain(text string) bool {
 
 // HasPlainHTTP reports whether http:// is allowed beyond loopback.
 func (h *Hub) HasPlainHTTP() bool { return h.AllowHTTP == switchedOn }
+
+// HasConsole reports whether the hub serves the console.
+func (h *Hub) HasConsole() bool { return h.Console == switchedOn }

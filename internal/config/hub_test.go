@@ -60,6 +60,8 @@ func TestLoadHub_InvalidSettings_Fail(t *testing.T) {
 		{"no links", "preview_links_per_principal = 0", "preview_links_per_principal is below 1"},
 		{"no connections to a port", "preview_connections_per_port = 0", "preview_connections_per_port is below 1"},
 		{"no connections to an executor", "preview_connections_per_executor = 0", "preview_connections_per_executor is below 1"},
+		{"console", "console = \"yes\"", "console cannot be \"yes\": write on or off"},
+		{"no sessions", "console_sessions_per_principal = 0", "console_sessions_per_principal is below 1"},
 		{"total", "frame_bytes = \"64MiB\"\nqueue_bytes_total = \"1MiB\"", "queue_bytes_total is below frame_bytes"},
 		{"idle", "stream_grace = \"1h\"", "stream_idle is below stream_grace"},
 	} {

@@ -1,5 +1,6 @@
-// Package console serves the page of execwire console: a web page for one server, and the
-// calls of that page to it. The page comes with this program, and loads nothing else.
+// Package console serves the console, a web page, and the calls of that page: by [Console] for
+// one server, which execwire console does, and by [Hub] for the executors of a hub. The page
+// comes with the program, and loads nothing else.
 package console
 
 import (
@@ -112,11 +113,7 @@ func (c *Console) Serve(ctx context.Context) error {
 
 // ServeHTTP implements http.Handler.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	header := w.Header()
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("Cross-Origin-Opener-Policy", "same-origin")
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	setSafety(w.Header())
 	part, isPart := web.Assets[strings.TrimPrefix(r.URL.Path, "/")]
 	if r.URL.Path == "/" {
 		part, isPart = web.Assets["index.html"]
@@ -133,6 +130,14 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		c.serveCalls(w, r)
 	}
+}
+
+// setSafety sets what keeps pages of other sites away from every response.
+func setSafety(header http.Header) {
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
 // foreign returns why a request is not one of the page or of a user who opens it, or

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/buildinfo"
 	"github.com/execwire/execwire/internal/config"
@@ -144,13 +143,7 @@ func (h *Hub) Serve(ctx context.Context) error {
 		Domain: h.cfg.PreviewDomain, PublicURL: h.cfg.PublicURL, Limits: previewLimitsOf(h.cfg),
 		Reachable: func(ctx context.Context, executor string) error { return router.Reachable(ctx, executor) },
 		Open: func(ctx context.Context, principal, executor string) (net.Conn, error) {
-			end, err := h.audit.Begin(nil, principal, &audit.Record{Action: "preview.connect", Executor: executor})
-			if err != nil {
-				return nil, err
-			}
-			conn, err := openStream(ctx, router, principal, executor, h.logger)
-			end(err)
-			return conn, err
+			return h.openAudited(ctx, router, "preview.connect", principal, executor)
 		},
 		Reject: func(w http.ResponseWriter, r *http.Request, executor string, err error) {
 			router.Reject(w, r, executor, err)
@@ -171,12 +164,12 @@ func (h *Hub) Serve(ctx context.Context) error {
 		return errors.Join(err, presence.Close())
 	}
 	h.metrics.begin(router, previews, h.audit)
-	return h.serve(ctx, listeners, router, previews)
+	return h.serve(ctx, listeners, router, previews, h.newConsole(router))
 }
 
 // serve serves listeners until ctx ends, and closes everything.
-func (h *Hub) serve(ctx context.Context, listeners []listener, router *rendezvous.Hub, previews *preview.Previews) error {
-	server := h.newServer(router, previews)
+func (h *Hub) serve(ctx context.Context, listeners []listener, router *rendezvous.Hub, previews *preview.Previews, console *hubConsole) error {
+	server := h.newServer(router, previews, console)
 	queue := listen.NewQueue()
 	tuned := wsconn.Tune(queue, duration(h.cfg.KeepaliveInterval), duration(h.cfg.KeepaliveTimeout))
 	var serving sync.WaitGroup
@@ -192,6 +185,7 @@ func (h *Hub) serve(ctx context.Context, listeners []listener, router *rendezvou
 	}
 	<-ctx.Done()
 	previews.Close() // first: executors are told that its streams end
+	console.close()
 	err := router.Close()
 	closeAll(listeners)
 	stopping, cancel := context.WithTimeoutCause(context.Background(), stopTimeout, errStopTakesLong)
@@ -205,7 +199,7 @@ func (h *Hub) serve(ctx context.Context, listeners []listener, router *rendezvou
 
 // newServer returns an HTTP server with bounds on headers in size and time. They
 // do not apply after an upgrade to a websocket, and previews have others.
-func (h *Hub) newServer(router *rendezvous.Hub, previews *preview.Previews) *http.Server {
+func (h *Hub) newServer(router *rendezvous.Hub, previews *preview.Previews, console *hubConsole) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	return &http.Server{
@@ -218,6 +212,11 @@ func (h *Hub) newServer(router *rendezvous.Hub, previews *preview.Previews) *htt
 			if previews.Serves(r.Host) {
 				r.Pattern = "preview" // the name of the span
 				previews.ServeHTTP(w, r)
+				return
+			}
+			if console.serves(r) {
+				r.Pattern = "console"
+				console.ServeHTTP(w, r)
 				return
 			}
 			router.ServeHTTP(w, r)

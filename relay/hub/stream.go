@@ -7,12 +7,24 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/relay"
 	"github.com/execwire/execwire/relay/harness"
 	"github.com/execwire/execwire/relay/rendezvous"
 )
 
-// openStream opens a stream to an executor for a preview of the principal. If the executor
+// openAudited opens a stream as openStream does, and records it as an action.
+func (h *Hub) openAudited(ctx context.Context, router *rendezvous.Hub, action, principal, executor string) (net.Conn, error) {
+	end, err := h.audit.Begin(nil, principal, &audit.Record{Action: action, Executor: executor})
+	if err != nil {
+		return nil, err
+	}
+	conn, err := openStream(ctx, router, principal, executor, h.logger)
+	end(err)
+	return conn, err
+}
+
+// openStream opens a stream to an executor for a principal. If the executor
 // is connected to another node, it connects there as any harness does, with a URL of the
 // principal. It blocks until the executor has acknowledged.
 func openStream(ctx context.Context, router *rendezvous.Hub, principal, executor string, logger *slog.Logger) (net.Conn, error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/httpstall"
 	"github.com/execwire/execwire/internal/listen"
+	"github.com/execwire/execwire/relay/channels"
 	"github.com/execwire/execwire/relay/rendezvous"
 )
 
@@ -71,21 +72,21 @@ type Config struct {
 // Previews serves the ports of executors. It may be used concurrently, and must be
 // closed.
 type Previews struct {
-	config  Config
-	signer  rendezvous.Signer
-	proxy   *httputil.ReverseProxy
-	pool    *http.Transport // connections to ports
-	closing context.Context // done when the previews are closing
-	stop    context.CancelCauseFunc
-	serving sync.WaitGroup // requests and channels; added to with mu held and not closed
+	config   Config
+	signer   rendezvous.Signer
+	proxy    *httputil.ReverseProxy
+	pool     *http.Transport // connections to ports
+	closing  context.Context // done when the previews are closing
+	stop     context.CancelCauseFunc
+	serving  sync.WaitGroup // requests; added to with mu held and not closed
+	channels *channels.Pool
 
 	mu         sync.Mutex
-	closed     bool                    // guarded by mu
-	links      map[string]*link        // guarded by mu; by id
-	channels   map[channelKey]*channel // guarded by mu
-	byPort     map[target]int          // guarded by mu; requests in progress
-	byExecutor map[string]int          // guarded by mu; the same
-	requests   int64                   // guarded by mu; that have begun
+	closed     bool             // guarded by mu
+	links      map[string]*link // guarded by mu; by id
+	byPort     map[target]int   // guarded by mu; requests in progress
+	byExecutor map[string]int   // guarded by mu; the same
+	requests   int64            // guarded by mu; that have begun
 }
 
 // New returns previews. Links are signed with a random key, and are known to this
@@ -103,7 +104,7 @@ func New(config Config) *Previews {
 	_, _ = rand.Read(key) // never fails
 	p := &Previews{
 		config: config, signer: rendezvous.Signer{Key: key, Purpose: "execwire preview"},
-		links: make(map[string]*link), channels: make(map[channelKey]*channel),
+		links: make(map[string]*link), channels: channels.New(config.Open),
 		byPort: make(map[target]int), byExecutor: make(map[string]int),
 	}
 	p.closing, p.stop = context.WithCancelCause(context.Background())
@@ -122,6 +123,7 @@ func (p *Previews) Close() {
 	p.closed = true
 	p.mu.Unlock()
 	p.stop(errClosing)
+	p.channels.Close()
 	p.serving.Wait()
 	p.pool.CloseIdleConnections()
 }

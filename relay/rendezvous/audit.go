@@ -67,6 +67,7 @@ const auditRetry = 2 * time.Second
 var rules = map[string]string{
 	"executor.register": "act_as_executors", "executor.connect": "act_as_executors",
 	"harness.connect": "connect_to_executors", "preview.connect": "connect_to_executors",
+	"console.login": "principal", "console.connect": "connect_to_executors",
 	"preview.link": "connect_to_executors", "preview.redeem": "connect_to_executors", "preview.revoke": "principal of the link",
 }
 

@@ -59,12 +59,20 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Reject(w, r, "", newRefusal(http.StatusForbidden, CodeOriginRefused, "requests with an Origin header are rejected, unless allowed_origins lists the origin"))
 		return
 	}
-	if h.config.HostKnown != nil && !h.config.HostKnown(r) {
-		h.Reject(w, r, "", newRefusal(http.StatusMisdirectedRequest, codeHostUnknown,
-			"the Host %.100q is not a name of this hub: use the host of public_url, an IP address or localhost, or add the name to the hub's setting allowed_hosts", r.Host))
+	if err := h.CheckHost(r); err != nil {
+		h.Reject(w, r, "", err)
 		return
 	}
 	h.mux.ServeHTTP(w, r)
+}
+
+// CheckHost returns the refusal of a request whose Host is not a name of this hub, or nil.
+func (h *Hub) CheckHost(r *http.Request) error {
+	if h.config.HostKnown != nil && !h.config.HostKnown(r) {
+		return newRefusal(http.StatusMisdirectedRequest, codeHostUnknown,
+			"the Host %.100q is not a name of this hub: use the host of public_url, an IP address or localhost, or add the name to the hub's setting allowed_hosts", r.Host)
+	}
+	return nil
 }
 
 // jsonHandler returns a handler that responds with the returned value as JSON, or
@@ -271,12 +279,18 @@ type executorInfo struct {
 	Streams   int               `json:"streams"`
 }
 
-// list lists the executors that the caller may act as or connect to.
+// list lists the executors of the caller.
 func (h *Hub) list(r *http.Request) (any, error) {
 	member, err := h.config.Authenticate(r)
 	if err != nil {
 		return nil, err
 	}
+	return h.Executors(member), nil
+}
+
+// Executors lists the executors that a member may act as or connect to, to be encoded as JSON:
+// the answer of GET /v1/executors.
+func (h *Hub) Executors(member auth.Member) any {
 	list := []executorInfo{}
 	for _, record := range h.registry.index.all() {
 		if !member.MayActAs(record.Executor) && !member.MayConnectTo(record.Executor) {
@@ -296,5 +310,5 @@ func (h *Hub) list(r *http.Request) (any, error) {
 		}
 		list = append(list, info)
 	}
-	return map[string]any{"executors": list}, nil
+	return map[string]any{"executors": list}
 }

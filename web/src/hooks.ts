@@ -20,15 +20,18 @@ export interface Polled<T> {
   readonly error: unknown;
 }
 
-/** Asks again and again, a time after each answer, while the component is shown and the page is visible. */
-export function usePoll<T>(ask: (signal: AbortSignal) => Promise<T>, everyMs: number, inputs: readonly unknown[]): Polled<T> & { readonly again: () => void } {
+/**
+ * Asks again and again, a time after each answer, while the component is shown and the page is visible. Without a time it
+ * asks once.
+ */
+export function usePoll<T>(ask: (signal: AbortSignal) => Promise<T>, everyMs: number | undefined, inputs: readonly unknown[]): Polled<T> & { readonly again: () => void } {
   const [polled, setPolled] = useState<Polled<T>>({ value: undefined, error: undefined });
   const [turn, setTurn] = useState(0);
   useEffect(() => {
     const stop = new AbortController();
     void (async () => {
       while (!stop.signal.aborted) {
-        if (document.visibilityState === "visible") {
+        if (everyMs === undefined || document.visibilityState === "visible") {
           try {
             const value = await ask(stop.signal);
             if (!stop.signal.aborted) {
@@ -41,7 +44,7 @@ export function usePoll<T>(ask: (signal: AbortSignal) => Promise<T>, everyMs: nu
           }
         }
         await new Promise<void>((resolve) => {
-          const timer = setTimeout(resolve, everyMs);
+          const timer = everyMs === undefined ? undefined : setTimeout(resolve, everyMs);
           stop.signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
         });
       }

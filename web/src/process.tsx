@@ -1,24 +1,44 @@
 import { ExecwireError } from "execwire";
-import { ExitCause, ProcessState } from "execwire/v1";
+import { ExitCause, NetworkAccess, type Port, ProcessState, SandboxBackend, Signal } from "execwire/v1";
 import { useState } from "preact/hooks";
 import { commandLine, duration, messageOf, shownTime, size, timeOf } from "./format.js";
 import { useClient, usePoll } from "./hooks.js";
 import { Output } from "./output.js";
 import { age, stateOf } from "./processes.js";
 import { Terminal } from "./terminal.js";
+import { UsagePlots, useUsage } from "./usage.js";
 
-const signals = ["INT", "HUP", "TERM", "QUIT", "USR1", "USR2", "STOP", "CONT", "KILL"] as const;
-const numbers: Readonly<Record<(typeof signals)[number], number>> = { HUP: 1, INT: 2, QUIT: 3, KILL: 9, USR1: 10, USR2: 12, TERM: 15, CONT: 18, STOP: 19 };
+/** Signals that people send, in this order, then all others of Linux by number. */
+const common = ["INT", "HUP", "TERM", "QUIT", "USR1", "USR2", "STOP", "CONT", "KILL"] as const;
+const others = Object.values(Signal).filter((n): n is Signal => typeof n === "number" && n > 0 && !common.some((name) => Signal[name] === n));
+const firstRealTime = 34;
+const lastRealTime = 64;
+
+/** The name of a signal as in kill -l. */
+function signalName(n: number): string {
+  return Signal[n] !== undefined ? `SIG${Signal[n]}` : n === firstRealTime ? "SIGRTMIN" : n > firstRealTime && n <= lastRealTime ? `SIGRTMIN+${n - firstRealTime}` : `signal ${n}`;
+}
+
+const groups: readonly (readonly [string, readonly number[]])[] = [
+  ["Common", common.map((name) => Signal[name])],
+  ["Others", others],
+  ["Real-time", Array.from({ length: lastRealTime - firstRealTime + 1 }, (_, i) => firstRealTime + i)],
+];
+
+const tabs = { output: "Output", usage: "Usage", details: "Details" } as const;
 
 /** The page of one process. */
-export function ProcessPage({ id, sessionId }: { id: string; sessionId: string }) {
+export function ProcessPage({ id, sessionId, tab: first }: { id: string; sessionId: string; tab: string }) {
   const client = useClient();
-  const [tab, setTab] = useState<"output" | "details">("output");
+  const [tab, setTab] = useState<keyof typeof tabs>(first in tabs ? (first as keyof typeof tabs) : "output");
   const [answer, setAnswer] = useState("");
   const { value: process, error } = usePoll((signal) => client.get(id, { sessionId, signal }), 1000, [client, id, sessionId]);
   const ended = process?.exit !== undefined;
   const { value: ports } = usePoll(async (signal) => (process?.state === ProcessState.RUNNING
     ? (await client.stubs.ports.listPorts({ sessionId, processId: id }, { signal })).ports : []), 2000, [client, id, sessionId, process?.state]);
+  const [port, setPort] = useState<Port | undefined>();
+  const running = process !== undefined && !ended;
+  const usage = useUsage(id, sessionId, running);
   const act = (what: Promise<string>) => void what.then(setAnswer, (e: unknown) => setAnswer(messageOf(e)));
   const terminate = async (force: boolean): Promise<string> => {
     setAnswer("Terminating…");
@@ -42,20 +62,26 @@ export function ProcessPage({ id, sessionId }: { id: string; sessionId: string }
       </div>
       <div class="bar small">
         <div role="tablist" class="tabs">
-          <button role="tab" aria-selected={tab === "output"} onClick={() => setTab("output")}>{process.hasTerminal ? "Terminal" : "Output"}</button>
-          <button role="tab" aria-selected={tab === "details"} onClick={() => setTab("details")}>Details</button>
+          {(Object.keys(tabs) as (keyof typeof tabs)[]).map((name) => (
+            <button key={name} role="tab" aria-selected={tab === name} onClick={() => setTab(name)}>{name === "output" && process.hasTerminal ? "Terminal" : tabs[name]}</button>
+          ))}
         </div>
-        {(ports ?? []).map((p) => <span key={`${p.address}:${p.port}`} class="port" title="It listens on this port: execwire port-forward reaches it">{`${p.address}:${p.port}`}</span>)}
+        {(ports ?? []).map((p) => (
+          <button key={`${p.address}:${p.port}`} class="port" aria-expanded={port?.port === p.port} title={`${p.program || "A program"} listens on ${p.address}:${p.port}`}
+            onClick={() => setPort(port?.port === p.port ? undefined : p)}>{`${p.address.includes(":") ? `[${p.address}]` : p.address}:${p.port}`}</button>
+        ))}
         <span class="space" />
         {ended ? null : (
           <>
             <select aria-label="Send a signal" value="" onChange={(e) => {
-              const name = e.currentTarget.value as (typeof signals)[number];
+              const signal = Number(e.currentTarget.value);
               e.currentTarget.value = "";
-              act(client.stubs.processes.signalProcess({ sessionId, processId: id, signal: numbers[name] }).then(() => `SIG${name} was sent.`));
+              act(client.stubs.processes.signalProcess({ sessionId, processId: id, signal }).then(() => `${signalName(signal)} was sent.`));
             }}>
               <option value="" disabled>Signal…</option>
-              {signals.map((s) => <option key={s} value={s}>{`SIG${s}`}</option>)}
+              {groups.map(([name, list]) => (
+                <optgroup key={name} label={name}>{list.map((n) => <option key={n} value={n}>{`${signalName(n)} (${n})`}</option>)}</optgroup>
+              ))}
             </select>
             <button class="button" onClick={() => act(terminate(false))}>Terminate</button>
             <button class="button danger" onClick={() => act(terminate(true))}>Kill</button>
@@ -64,10 +90,27 @@ export function ProcessPage({ id, sessionId }: { id: string; sessionId: string }
       </div>
       {answer === "" ? null : <p class="answer" role="status">{answer}</p>}
       {error ? <p class="problem" role="alert">{messageOf(error)}</p> : null}
-      {tab === "details" ? <Details process={process} /> : process.hasTerminal
+      {port ? <PortHelp port={port} sessionId={sessionId} /> : null}
+      {tab === "details" ? <Details process={process} /> : tab === "usage" ? <UsagePlots usage={usage} running={running} /> : process.hasTerminal
         ? <Terminal id={id} sessionId={sessionId} ended={ended} /> : <Output id={id} sessionId={sessionId} />}
     </section>
   );
+}
+
+/** How to reach a port from the machine of the browser. */
+function PortHelp({ port, sessionId }: { port: Port; sessionId: string }) {
+  const command = `execwire port-forward ${port.port}${sessionId === "default" || sessionId === "" ? "" : ` --session ${commandLine([sessionId])}`}`;
+  return (
+    <p class="answer" role="status">
+      {"Type "}<code>{command}</code>{" on this machine, with the options by which it reaches the server, and then open "}
+      <a href={`http://127.0.0.1:${port.port}/`} target="_blank" rel="noopener noreferrer">{`http://127.0.0.1:${port.port}/`}</a>.
+    </p>
+  );
+}
+
+/** A name of an enumeration in words. */
+function words(name: string | undefined): string {
+  return (name ?? "").toLowerCase().replaceAll("_", " ");
 }
 
 /** What is known about a process. */
@@ -84,10 +127,12 @@ function Details({ process }: { process: NonNullable<Awaited<ReturnType<ReturnTy
     ["Owner", process.owned ? "a client owns it and paces its output" : "none"],
     ["Terminal", process.terminalSize && `${process.terminalSize.rows} rows of ${process.terminalSize.columns}`],
     ["Labels", Object.entries(process.labels).map(([k, v]) => `${k}=${v}`).join(" ") || undefined],
-    ["Sandbox", sandbox && "confined"],
+    ["Sandbox", sandbox && [words(SandboxBackend[sandbox.backend]), sandbox.restrictsFiles ? "files restricted" : "all files", `network ${words(NetworkAccess[sandbox.network])}`].join(", ")],
     ["Events", `${process.lastSeq}, available from ${process.firstAvailableSeq}`],
     ["Ended", shownTime(exit?.exitTime)],
-    ["Cause", exit && ExitCause[exit.cause].toLowerCase().replaceAll("_", " ")],
+    ["Status", exit && (exit.status.case === "exitCode" ? `exit code ${exit.status.value}` : exit.status.case === "signal" ? `killed by ${signalName(exit.status.value)} (${exit.status.value})` : "not known")],
+    ["Cause", exit && words(ExitCause[exit.cause])],
+    ["Denied by the sandbox", exit?.sandboxDenied ? "probably" : undefined],
     ["Wall time", exit && duration(timeOf(exit.wallTime))],
     ["Processor time", usage && `${duration(timeOf(usage.userTime))} user, ${duration(timeOf(usage.systemTime))} system`],
     ["Most memory", usage && usage.maxResidentBytes > 0n ? size(usage.maxResidentBytes) : undefined],

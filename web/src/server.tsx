@@ -1,10 +1,8 @@
-import type { GetStatusResponse } from "execwire/v1";
+import type { DurationCounts, GetStatusResponse } from "execwire/v1";
 import { useRef } from "preact/hooks";
 import { messageOf, size, timeOf } from "./format.js";
 import { useClient, usePoll } from "./hooks.js";
-
-/** How many samples a plot shows, one every two seconds. */
-const samples = 120;
+import { maxSamples, Plot, sampleMs } from "./plot.js";
 
 /** What the server does in one moment. */
 interface Sample {
@@ -13,6 +11,30 @@ interface Sample {
   readonly memory: number;
   readonly output: number;
   readonly running: number;
+  readonly starts: number;
+  readonly failed: number;
+  /** The times that half, and all but one in a hundred, of the starts and calls did not exceed, in seconds; undefined without any. */
+  readonly startHalf: number | undefined;
+  readonly callMost: number | undefined;
+}
+
+/** Returns the time that a part of the events between two moments did not exceed: the bound of its class. */
+function quantile(part: number, now: DurationCounts | undefined, before: DurationCounts | undefined): number | undefined {
+  const counts = (now?.counts ?? []).map((n, i) => Math.max(0, Number(n - (before?.counts[i] ?? 0n))));
+  const all = counts.reduce((a, b) => a + b, 0);
+  let below = 0;
+  for (const [i, n] of counts.entries()) {
+    below += n;
+    if (all > 0 && below >= part * all) {
+      return now?.upperBounds[Math.min(i, now.upperBounds.length - 1)];
+    }
+  }
+  return undefined;
+}
+
+/** A time in seconds for a person. */
+function shownSeconds(s: number): string {
+  return s < 1 ? `${Number((s * 1000).toPrecision(2))} ms` : `${s} s`;
 }
 
 /** The server: what it is, and what it uses. */
@@ -39,11 +61,16 @@ export function ServerPage() {
         memory += Number(p.residentBytes);
         running += p.pid !== 0 && p.residentBytes > 0n ? 1 : 0;
       }
-      const sample = { time: timeOf(status.time), cpu: (100 * cpu) / seconds, memory, output: output / seconds, running };
-      history.current.samples = [...history.current.samples, sample].slice(-samples);
+      const rate = (name: "startedProcesses" | "failedStarts") => Math.max(0, Number((status.server?.[name] ?? 0n) - (last.server?.[name] ?? 0n))) / seconds;
+      const sample = {
+        time: timeOf(status.time), cpu: (100 * cpu) / seconds, memory, output: output / seconds, running, starts: rate("startedProcesses"), failed: rate("failedStarts"),
+        startHalf: quantile(0.5, status.server?.startTimes, last.server?.startTimes),
+        callMost: quantile(0.99, status.server?.callTimes, last.server?.callTimes),
+      };
+      history.current.samples = [...history.current.samples, sample].slice(-maxSamples);
     }
     return status;
-  }, 2_000, [client]);
+  }, sampleMs, [client]);
   const shown = history.current.samples;
   return (
     <section class="page">
@@ -54,6 +81,10 @@ export function ServerPage() {
           <Plot name="Memory" values={shown.map((s) => s.memory)} show={size} />
           <Plot name="Output" values={shown.map((s) => s.output)} show={(v) => `${size(v)}/s`} />
           <Plot name="Running processes" values={shown.map((s) => s.running)} show={String} />
+          <Plot name="Starts" values={shown.map((s) => s.starts)} show={(v) => `${v.toFixed(1)}/s`} />
+          <Plot name="Failed starts" values={shown.map((s) => s.failed)} show={(v) => `${v.toFixed(1)}/s`} />
+          <Plot name="Start, half of them within" values={shown.map((s) => s.startHalf)} show={shownSeconds} />
+          <Plot name="Calls, 99 of 100 within" values={shown.map((s) => s.callMost)} show={shownSeconds} />
         </div>
       )}
       {server ? (
@@ -67,21 +98,5 @@ export function ServerPage() {
         </dl>
       ) : null}
     </section>
-  );
-}
-
-/** A line of values over time, the last at the right. */
-function Plot({ name, values, show }: { name: string; values: readonly number[]; show: (value: number) => string }) {
-  const most = Math.max(1, ...values);
-  const points = values.map((v, i) => `${(300 * (samples - values.length + i)) / (samples - 1)},${58 - (54 * v) / most}`).join(" ");
-  const last = values.at(-1);
-  return (
-    <figure class="plot">
-      <figcaption>{name}<strong>{last === undefined ? "–" : show(last)}</strong></figcaption>
-      <svg viewBox="0 0 300 60" preserveAspectRatio="none" role="img" aria-label={`${name}, at most ${show(Math.max(0, ...values))}`}>
-        {values.length > 1 ? <polyline points={points} vector-effect="non-scaling-stroke" /> : null}
-      </svg>
-      <small>{values.length > 1 ? `at most ${show(Math.max(0, ...values))} in ${2 * values.length} s` : "collecting…"}</small>
-    </figure>
   );
 }

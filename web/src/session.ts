@@ -3,25 +3,103 @@ import { type Client, connect } from "execwire";
 /** A page that has no session: what to say to its user. */
 export class NoSession extends Error {}
 
-/** Exchanges the secret of the link in the address, if there is one, for a cookie, and connects. */
-export async function open(): Promise<Client> {
+/** What the page shows: one server, or the executors of a hub, for a principal or for somebody who has to sign in. */
+export type Session =
+  | { readonly kind: "server" }
+  | { readonly kind: "hub"; readonly principal: string; readonly executor: string | undefined }
+  | { readonly kind: "login"; readonly problem: string };
+
+/** Where the page is, without a slash at the end: the page of a hub is below a path. */
+const base = location.pathname.replace(/\/[^/]*$/, "");
+/** The executor of a hub that the page shows. */
+const executor = new URLSearchParams(location.search).get("executor") ?? undefined;
+/** Where the server of the page has its calls. */
+export const serverPath = executor === undefined ? base : `${base}/executor/${encodeURIComponent(executor)}`;
+
+/** Returns the address of the page for an executor of the hub. */
+export function executorPage(id: string): string {
+  return `${base}/?executor=${encodeURIComponent(id)}#/processes`;
+}
+
+/** Connects to the server of the page. */
+export function connectServer(): Promise<Client> {
+  return connect(location.origin + serverPath);
+}
+
+/** Exchanges the secret of the link in the address, if there is one, for a cookie. */
+export async function open(): Promise<Session> {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token !== null) {
     history.replaceState(null, "", "/#/processes");
   }
-  const answer = await fetch("/session", token === null ? {} : { method: "POST", body: token });
-  if (!answer.ok && token !== null && (await fetch("/session")).ok) {
-    return connect(location.origin); // the link was opened by this browser before
-  }
-  if (!answer.ok) {
+  const answer = await fetch(`${base}/session`, token === null ? {} : { method: "POST", body: token });
+  if (!answer.ok && !(token !== null && (await fetch(`${base}/session`)).ok)) { // unless the link was opened by this browser before
     throw new NoSession(await answer.text());
   }
-  return connect(location.origin);
+  if (answer.status !== 200) {
+    return { kind: "server" };
+  }
+  const hub = (await answer.json()) as HubSession;
+  if (hub.principal !== "") {
+    return { kind: "hub", principal: hub.principal, executor };
+  }
+  return hub.needs_token ? { kind: "login", problem: "" } : login("");
+}
+
+/** What a hub says about the browser. */
+interface HubSession {
+  readonly principal: string;
+  readonly needs_token: boolean;
+}
+
+/** Signs in at the hub. */
+export async function login(token: string): Promise<Session> {
+  const answer = await fetch(`${base}/session`, { method: "POST", body: token });
+  if (!answer.ok) {
+    return { kind: "login", problem: await hubProblem(answer) };
+  }
+  return { kind: "hub", principal: ((await answer.json()) as HubSession).principal, executor };
+}
+
+/** Signs out at the hub, which ends what the page does there. */
+export async function logout(): Promise<void> {
+  await fetch(`${base}/session`, { method: "DELETE" });
+  location.assign(`${base}/`);
+}
+
+/** An executor of a hub. */
+export interface Executor {
+  readonly id: string;
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly version: string;
+  readonly connected: boolean;
+  readonly last_seen?: string;
+  readonly streams: number;
+}
+
+/** Returns the executors of the hub that the user may connect to or act as. */
+export async function executors(signal: AbortSignal): Promise<readonly Executor[]> {
+  const answer = await fetch(`${base}/executors`, { signal });
+  if (!answer.ok) {
+    throw new Error(await hubProblem(answer));
+  }
+  return ((await answer.json()) as { executors: readonly Executor[] }).executors;
+}
+
+/** What a refusal of the hub says. */
+async function hubProblem(answer: Response): Promise<string> {
+  const text = await answer.text();
+  try {
+    return (JSON.parse(text) as { error: { message: string } }).error.message;
+  } catch {
+    return text || answer.statusText;
+  }
 }
 
 /** Returns a link that opens the page in another browser, once. */
 export async function newLink(): Promise<string> {
-  const answer = await fetch("/session", { method: "PUT" });
+  const answer = await fetch(`${base}/session`, { method: "PUT" });
   if (!answer.ok) {
     throw new Error(await answer.text());
   }

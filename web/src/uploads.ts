@@ -1,3 +1,5 @@
+import { serverPath } from "./session.js";
+
 /** How much is sent in one request: a lost connection repeats no more than this. */
 const partBytes = 8 << 20;
 /** How long a lost connection is tried again. */
@@ -5,7 +7,7 @@ const patienceMs = 10 * 60_000;
 
 /** Returns the address at which the server has a file. */
 export function fileUrl(path: string): string {
-  return `/v1/files${path.split("/").map(encodeURIComponent).join("/")}`;
+  return `${serverPath}/v1/files${path.split("/").map(encodeURIComponent).join("/")}`;
 }
 
 /** Asks the server how much of an upload it has. */

@@ -7,6 +7,8 @@ export interface TcpAddress {
   readonly port: number;
   readonly tls: boolean;
   readonly http: boolean;
+  /** Where the server is at its host, as a proxy has it, without a slash at the end; "" unless it is called over HTTP/1.1. */
+  readonly path: string;
 }
 
 /** The address of a server and its protocol. */
@@ -20,7 +22,7 @@ export type Address =
 export type SocketAddress = Extract<Address, { kind: "tcp" | "unix" }>;
 
 const urlSyntax =
-  "write it as tcp://HOST:PORT, tls://HOST:PORT, http://HOST:PORT, https://HOST[:PORT], unix:///PATH, relay+wss://HOST/executor/ID?role=harness or local:";
+  "write it as tcp://HOST:PORT, tls://HOST:PORT, http://HOST:PORT[/PATH], https://HOST[:PORT][/PATH], unix:///PATH, relay+wss://HOST/executor/ID?role=harness or local:";
 
 /** Parses the URL of a server. */
 export function parseAddress(url: string): Address {
@@ -41,16 +43,17 @@ export function parseAddress(url: string): Address {
     case "grpcs:":
     case "http:":
     case "https:": {
-      const shape = `${protocol}//HOST:PORT`;
       const http = protocol.startsWith("http");
+      const shape = `${protocol}//HOST:PORT${http ? "[/PATH]" : ""}`;
+      const path = pathname.replace(/\/+$/, "");
       if (hostname === "" || (port === "" && !http)) {
         throw bad(url, `host and port are required: ${shape}`);
       }
-      if (pathname.replaceAll("/", "") !== "" || parsed.search !== "" || parsed.username !== "" || parsed.password !== "") {
-        throw bad(url, `nothing may follow or precede host and port: ${shape}`);
+      if ((path !== "" && !http) || parsed.search !== "" || parsed.username !== "" || parsed.password !== "") {
+        throw bad(url, `nothing ${http ? "else may" : "may"} follow or precede host and port: ${shape}`);
       }
       const tls = ["tls:", "grpcs:", "https:"].includes(protocol);
-      return { kind: "tcp", host: hostname.replace(/^\[|\]$/g, ""), port: Number(port || (tls ? 443 : 80)), tls, http };
+      return { kind: "tcp", host: hostname.replace(/^\[|\]$/g, ""), port: Number(port || (tls ? 443 : 80)), tls, http, path };
     }
     case "unix:":
       if (hostname !== "" || !pathname.startsWith("/")) {

@@ -12,7 +12,7 @@ const defaultMaxBufferedBytes = 4 << 20;
 
 /**
  * Connects to the server at a URL: tcp://HOST:PORT, tls://HOST:PORT with TLS, unix:///PATH,
- * http://HOST:PORT and https://HOST:PORT (the Connect protocol over HTTP/1.1, for proxies that know nothing else:
+ * http://HOST:PORT and https://HOST:PORT, also with a path (the Connect protocol over HTTP/1.1, for proxies that know nothing else:
  * stubs of calls that stream in both directions fail with NOT_IMPLEMENTED),
  * relay+wss://HOST/executor/ID?role=harness through a relay, or local: (or an empty one) for a private server
  * on this machine. Resolves when the server has answered. A refused connection, a rejection and an answer

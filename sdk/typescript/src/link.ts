@@ -80,9 +80,9 @@ export function urlOf(scheme: string, { host, port }: { host: string; port: numb
   return `${scheme}://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
-/** The HTTP URL of a server. */
-export function baseUrl(address: { host: string; port: number; tls: boolean }): string {
-  return urlOf(address.tls ? "https" : "http", address);
+/** The HTTP URL of a server, without a slash at the end. */
+export function baseUrl(address: { host: string; port: number; tls: boolean; path: string }): string {
+  return urlOf(address.tls ? "https" : "http", address) + address.path;
 }
 
 /** Returns the token of a text from where. */

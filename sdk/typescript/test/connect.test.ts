@@ -35,6 +35,7 @@ test("connect: invalid URLs are rejected with a fix", async () => {
     ["tls://localhost", /HOST:PORT/],
     ["grpc://localhost", /HOST:PORT/],
     ["grpc://localhost:1/path", /nothing may follow/],
+    ["http://localhost:1/path?query", /nothing else may follow/],
     ["unix://relative", /absolute/],
     ["ws://localhost:1", /gRPC/],
     ["nonsense", /write it as/],
