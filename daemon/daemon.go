@@ -9,6 +9,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -26,6 +28,7 @@ import (
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/confinement"
 	"github.com/execwire/execwire/internal/destination"
+	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/ports"
@@ -123,6 +126,7 @@ type Daemon struct {
 	channel       *inproc.Channel
 	clients       *clients
 	reserve       ProcessReserve
+	files         *eventlog.Files // for output of processes
 	upgrades      *upgrades
 
 	required *execwirev1.SandboxPolicy // nil requires none
@@ -196,9 +200,11 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	}
 	syslimit.MakeThreads(serverThreads)
 	reserve := reserveProcesses(cfg, syslimit.System{}, cgroups)
+	files := outputFiles(cfg, opts.Logger)
 	supervisor, sessions, err := opts.Upgrades.openSessions(process.Config{
 		Cgroups:         cgroups,
 		Sandboxes:       sandboxes,
+		Files:           files,
 		UserProcesses:   reserve.UserProcesses,
 		OOMScoreAdjust:  int(cfg.OOMScoreAdjust),
 		AdoptOrphans:    opts.AdoptOrphans,
@@ -250,7 +256,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	healthpb.RegisterHealthServer(channel, healthServer)
 	d := &Daemon{cfg: given, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv, audit: auditor, recordings: recordings,
 		health: healthServer, metrics: counts, streams: streams, channel: channel, tracer: tracer,
-		confined: supervisor.CheckPeer, reserve: reserve, required: required, http: httpClient, ports: portNetwork,
+		confined: supervisor.CheckPeer, reserve: reserve, files: files, required: required, http: httpClient, ports: portNetwork,
 		upgrades: newUpgrades(opts.Upgrades, opts.Version)}
 	counts.begin(d)
 	admin.Register(channel, adminConfig(d))
@@ -265,6 +271,32 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// outputFiles returns the files for output of processes.
+func outputFiles(cfg config.Config, logger *slog.Logger) *eventlog.Files {
+	directory := outputDirectory(cfg)
+	files := eventlog.NewFiles(directory, func(err error) {
+		logger.Error("output of processes without an owner is lost: it cannot be written", "output_directory", directory, "error", err)
+	})
+	files.SetLimits(int64(cfg.OutputFile), int64(cfg.OutputFileTotal))
+	return files
+}
+
+// outputDirectory returns the directory of files for output of processes.
+func outputDirectory(cfg config.Config) string {
+	directory := cmp.Or(cfg.OutputDirectory, os.Getenv("TMPDIR"))
+	if directory == "" && unix.Access("/var/tmp", unix.W_OK) == nil {
+		directory = "/var/tmp" // /tmp may be in memory
+	}
+	return cmp.Or(directory, os.TempDir())
+}
+
+// CheckOutputDirectory creates a file as for output of a process without an owner, and removes it.
+// It returns the directory, and why that fails. It may block on the disk.
+func CheckOutputDirectory(cfg Config) (directory string, err error) {
+	directory = outputDirectory(cfg)
+	return directory, eventlog.NewFiles(directory, nil).Check()
 }
 
 // newClients returns the clients of JSON-RPC and HTTP of a begin.
@@ -324,6 +356,8 @@ func limits(cfg config.Config) server.Limits {
 			SessionsPerPrincipal:        uint64(cfg.Sessions),
 			SessionsTotal:               uint64(cfg.SessionsTotal),
 			RetainedOutputBytesTotal:    uint64(cfg.RetainedTotal),
+			OutputFileBytes:             uint64(min(cfg.OutputFile, cfg.OutputFileTotal)),
+			OutputFileBytesTotal:        uint64(cfg.OutputFileTotal),
 			StreamsPerConnection:        uint64(cfg.Streams),
 			HeaderListBytes:             uint64(cfg.HeaderList),
 			HttpRequestsPerPrincipal:    uint64(cfg.HTTPRequests),

@@ -30,7 +30,7 @@ func toEvents(p *session.Process, batch eventlog.Batch) []*execwirev1.ProcessEve
 	events := make([]*execwirev1.ProcessEvent, 0, len(batch.Events)+1)
 	if gap := batch.Gap; gap != nil {
 		events = append(events, &execwirev1.ProcessEvent{Event: &execwirev1.ProcessEvent_Gap{Gap: &execwirev1.OutputGap{
-			FirstAvailableSeq: gap.FirstAvailableSeq, DroppedBytes: gap.DroppedBytes, UpperBound: gap.Inexact}}})
+			FirstAvailableSeq: gap.FirstAvailableSeq, DroppedBytes: gap.DroppedBytes, UpperBound: gap.Inexact, Cause: gapCauses[gap.Cause]}}})
 	}
 	slab := make([]outputMessages, len(batch.Events))
 	for i := range batch.Events {
@@ -53,6 +53,15 @@ func toEvents(p *session.Process, batch eventlog.Batch) []*execwirev1.ProcessEve
 		}
 	}
 	return events
+}
+
+// gapCauses translates causes of gaps.
+var gapCauses = [...]execwirev1.GapCause{
+	eventlog.Evicted:     execwirev1.GapCause_GAP_CAUSE_LIMIT,
+	eventlog.FilesFull:   execwirev1.GapCause_GAP_CAUSE_FILES_FULL,
+	eventlog.DiskFull:    execwirev1.GapCause_GAP_CAUSE_DISK_FULL,
+	eventlog.WriteFailed: execwirev1.GapCause_GAP_CAUSE_WRITE_FAILED,
+	eventlog.ReadFailed:  execwirev1.GapCause_GAP_CAUSE_READ_FAILED,
 }
 
 // outputStreams translates streams.
@@ -143,7 +152,7 @@ func toProcess(p *session.Process) *execwirev1.Process {
 		StartTime:         timestamppb.New(p.StartedAt()),
 		Exit:              exit,
 		LastSeq:           stats.LastSeq,
-		FirstAvailableSeq: stats.FirstRetainedSeq,
+		FirstAvailableSeq: stats.FirstAvailableSeq,
 		Owned:             p.Owned(),
 		Labels:            spec.Labels,
 		User:              ownUser(),

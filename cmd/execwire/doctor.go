@@ -54,6 +54,9 @@ Checks:
                   runs out (only this machine)
   temporary-directory
                   whether the server's TMPDIR, or /tmp, is writable (only this machine)
+  output-directory
+                  whether output of detached processes can be kept in files: see
+                  output_directory (only this machine)
   home-directory  whether HOME is a writable directory, which many programs need; a
                   container with a read-only root often has none (only this machine)
   user-name       whether the server's user has a name, which ssh and others need; a
@@ -151,6 +154,7 @@ const (
 	checkMemoryLimit   = "memory-limit"
 	checkOOMScore      = "oom-score"
 	checkTemporary     = "temporary-directory"
+	checkOutput        = "output-directory"
 	checkHome          = "home-directory"
 	checkUserName      = "user-name"
 	checkShell         = "shell"
@@ -162,7 +166,7 @@ const (
 )
 
 var checkNames = []string{checkSandbox, checkBubblewrap, checkLandlock, checkRequired, checkControlGroups, checkGuardian, checkLoopbackUsers, checkDescriptors, checkWatches,
-	checkProcessLimit, checkMemoryLimit, checkOOMScore, checkTemporary, checkHome, checkUserName, checkShell,
+	checkProcessLimit, checkMemoryLimit, checkOOMScore, checkTemporary, checkOutput, checkHome, checkUserName, checkShell,
 	checkListeners, checkPrincipals, checkCertificate, checkMetrics, checkAuditLog}
 
 // runChecks runs the checks of a server or of this machine.

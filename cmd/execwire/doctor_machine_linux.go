@@ -54,7 +54,7 @@ func runLocalChecks(ctx context.Context, file string) ([]check, error) {
 		checks[i] = check{Check: checkRequired, Detail: unmet.Problem, Fix: "a server with these settings does not start: mend a sandbox, or require less"}
 	}
 	return slices.Concat(checks, []check{here.descriptors(), here.watches(), processLimit(d.ProcessReserve()), here.memory(cfg), oomScore(cfg),
-		temporaryDirectory(environment.GetTemporaryDirectory()), homeDirectory(environment.GetHomeDirectory()),
+		temporaryDirectory(environment.GetTemporaryDirectory()), outputDirectory(cfg), homeDirectory(environment.GetHomeDirectory()),
 		here.userName(os.Getuid()), shell(environment.GetShell())}, productionChecks(configured, time.Now())), nil
 }
 
@@ -215,6 +215,16 @@ func temporaryDirectory(path string) check {
 	return newCheck(checkTemporary, writable(path), path,
 		fmt.Sprintf("%s is not a writable directory, so no sandbox can be tested or used, and many programs fail", path),
 		"mount a tmpfs there (emptyDir in Kubernetes, --tmpfs /tmp of docker), or set TMPDIR to a writable directory")
+}
+
+// outputDirectory checks the directory for output of processes without an owner.
+func outputDirectory(cfg config.Config) check {
+	kept := fmt.Sprintf("only %v of the output of a process without an owner are kept, in memory", cfg.RetainedOutput)
+	if cfg.OutputFile == 0 || cfg.OutputFileTotal == 0 {
+		return check{Check: checkOutput, Works: true, Detail: "not used: " + kept}
+	}
+	directory, err := daemon.CheckOutputDirectory(cfg)
+	return newCheck(checkOutput, err == nil, directory, fmt.Sprintf("%s: %v", kept, err), "name a writable directory on a disk in output_directory")
 }
 
 // homeDirectory checks the home directory that processes get in HOME.

@@ -44,7 +44,8 @@ With --json each event is an object on its own line: seq, event, and for each ev
           (base64), and text if the data is UTF-8
   exited  exit: exit_code or signal, cause, exit_time, wall_seconds
   closed  no more output follows
-  gap     first_available_seq, dropped_bytes, and upper_bound if it may be less
+  gap     first_available_seq, dropped_bytes, upper_bound if it may be less, and cause:
+          limit, files_full, disk_full, write_failed or read_failed
 
 With --cast the output is a recording in the format of asciinema, with the times at which
 the server read it and the sizes of the terminal: see execwire play and record.`,
@@ -81,17 +82,14 @@ the server read it and the sizes of the terminal: see execwire play and record.`
 		}
 		hasLines, hasBytes := f.Changed("tail"), f.Changed("bytes")
 		if hasLines || hasBytes || !*follow {
-			kept := &logTail{bytes: -1, lines: -1}
-			do := printer.print
+			var err error
 			switch {
 			case hasLines:
-				kept.lines, do = *lines, kept.add
+				process.AfterSeq, err = printTail(ctx, c, process, printer, logTail{bytes: -1, lines: *lines})
 			case hasBytes:
-				kept.bytes, do = *last, kept.add
-			}
-			var err error
-			if process.AfterSeq, err = readRetained(ctx, c, process, printer.wants, do); err == nil {
-				err = kept.print(printer)
+				process.AfterSeq, err = printTail(ctx, c, process, printer, logTail{bytes: *last, lines: -1})
+			default:
+				process.AfterSeq, err = readRetained(ctx, c, process, printer.wants, printer.print)
 			}
 			if err != nil || !*follow {
 				return err
@@ -189,6 +187,29 @@ func readRetained(
 	}
 }
 
+// printTail prints the end of the retained output, of which it reads not much more, and returns
+// the cursor after it.
+func printTail(ctx context.Context, c *client.Client, process client.ProcessRef, printer *logPrinter, part logTail) (uint64, error) {
+	page, err := c.ReadOutput(ctx, process, client.ReadOptions{AfterSeq: process.AfterSeq, MaxBytes: 1})
+	if err != nil {
+		return 0, err
+	}
+	begin, last := process.AfterSeq, page.GetLastSeq()
+	for events := uint64(16); ; events *= 8 {
+		kept := part
+		if process.AfterSeq = begin; last > begin+events {
+			process.AfterSeq = last - events
+		}
+		end, err := readRetained(ctx, c, process, printer.wants, kept.add)
+		if err != nil {
+			return 0, err
+		}
+		if kept.complete || process.AfterSeq == begin {
+			return end, kept.print(printer)
+		}
+	}
+}
+
 // eventObject is the JSON output for an event.
 type eventObject struct {
 	Seq   uint64 `json:"seq,omitempty"`
@@ -206,6 +227,7 @@ type eventObject struct {
 	FirstAvailableSeq uint64 `json:"first_available_seq,omitempty"`
 	DroppedBytes      uint64 `json:"dropped_bytes,omitempty"`
 	UpperBound        bool   `json:"upper_bound,omitempty"`
+	Cause             string `json:"cause,omitempty"`
 }
 
 // logPrinter prints events of a process.
@@ -234,7 +256,7 @@ func (p *logPrinter) print(e *execwirev1.ProcessEvent) error {
 		return p.printObject(e)
 	}
 	if gap := e.GetGap(); gap != nil {
-		fmt.Fprintf(p.std.err, "execwire: %s bytes of output are missing here: they were evicted\n", droppedWords(gap))
+		fmt.Fprintf(p.std.err, "execwire: %s bytes of output are missing here: %s\n", droppedWords(gap), gapWords(gap.GetCause()))
 		return nil
 	}
 	out, inLine, data := p.std.out, &p.inLine[0], e.GetOutput().GetData()
@@ -270,6 +292,21 @@ func addTimes(data []byte, at time.Time, inLine *bool) []byte {
 	return text
 }
 
+// gapWords says why output is missing.
+func gapWords(cause execwirev1.GapCause) string {
+	switch cause {
+	case execwirev1.GapCause_GAP_CAUSE_FILES_FULL:
+		return "they were evicted; the files of all processes have reached output_file_bytes_total"
+	case execwirev1.GapCause_GAP_CAUSE_DISK_FULL:
+		return "they were evicted; the disk of the server is full"
+	case execwirev1.GapCause_GAP_CAUSE_WRITE_FAILED:
+		return "the server could not write them to its output_directory"
+	case execwirev1.GapCause_GAP_CAUSE_READ_FAILED:
+		return "the server could not read them from its output_directory"
+	}
+	return "they were evicted"
+}
+
 func droppedWords(gap *execwirev1.OutputGap) string {
 	if gap.GetUpperBound() {
 		return fmt.Sprintf("up to %d", gap.GetDroppedBytes())
@@ -296,7 +333,7 @@ func (p *logPrinter) printObject(e *execwirev1.ProcessEvent) error {
 	case *execwirev1.ProcessEvent_Gap:
 		object.Event = "gap"
 		object.FirstAvailableSeq, object.DroppedBytes = event.Gap.GetFirstAvailableSeq(), event.Gap.GetDroppedBytes()
-		object.UpperBound = event.Gap.GetUpperBound()
+		object.UpperBound, object.Cause = event.Gap.GetUpperBound(), enumWord(event.Gap.GetCause(), "GAP_CAUSE_")
 	default:
 		return nil // of a newer server
 	}
@@ -307,7 +344,8 @@ func (p *logPrinter) printObject(e *execwirev1.ProcessEvent) error {
 type logTail struct {
 	bytes, lines int // how much of it; below 0 is no limit
 	events       []*execwirev1.ProcessEvent
-	size, breaks int // of events: bytes, and bytes that end a line
+	size, breaks int  // of events: bytes, and bytes that end a line
+	complete     bool // there was more than the part
 }
 
 // add appends an event, and drops those that are certainly not in the part.
@@ -322,7 +360,7 @@ func (t *logTail) add(e *execwirev1.ProcessEvent) error {
 			t.count(first, 1)
 			break
 		}
-		t.events = t.events[1:]
+		t.events, t.complete = t.events[1:], true
 	}
 	return nil
 }

@@ -45,9 +45,11 @@ func measureOutput(b *bench) []line {
 		transfer{"output, floor", floor, func() { b.runFloor(conn, n, zeros(n)...) }},
 		transfer{"output, RunProcess", server, func() { b.receiveOutput(c, n) }},
 		transfer{"output, floor, stock client", floor, func() { b.runFloor(stockConn, n, zeros(n)...) }},
-		transfer{"output, RunProcess, stock client", server, func() { b.stockRun(stock, n, zeros(n)...) }})
-	return append(outputLines("one process, `RunProcess`", got[0], got[1]),
+		transfer{"output, RunProcess, stock client", server, func() { b.stockRun(stock, n, zeros(n)...) }},
+		transfer{"output without an owner, to a file", server, func() { b.writeUnowned(c, n) }})
+	lines := append(outputLines("one process, `RunProcess`", got[0], got[1]),
 		outputLines("one process, `RunProcess`, stock client", got[2], got[3])...)
+	return append(lines, atLeast("output without an owner, to a file, beside `RunProcess`", got[1].rate, got[4].rate, 0.7, showMiBRate))
 }
 
 // receiveOutput runs a process that writes n bytes. The client checks offsets and
@@ -58,6 +60,21 @@ func (b *bench) receiveOutput(c *client.Client, n int64) {
 	exit := b.run(c, client.RunOptions{Process: benchCommand(zeros(n)...), Stdout: &got})
 	if got.n != n || exit.StdoutBytes != uint64(n) {
 		b.Fatalf("%d of %d bytes were written, %d announced", got.n, n, exit.StdoutBytes)
+	}
+}
+
+// writeUnowned waits for the end of a process without an owner, whose output goes to a file. Most of
+// it is more than the file keeps.
+func (b *bench) writeUnowned(c *client.Client, n int64) {
+	b.Helper()
+	id := b.start(c, benchCommand(zeros(n)...))
+	closed, err := c.Wait(b.ctx, &execwirev1.WaitProcessRequest{ProcessId: id,
+		Condition: &execwirev1.WaitProcessRequest_Closed{Closed: &execwirev1.WaitForClosed{}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if exit := closed.GetProcess().GetExit(); exit.GetExitCode() != 0 {
+		b.Fatalf("it ended with %v", exit)
 	}
 }
 

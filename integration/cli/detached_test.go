@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"github.com/execwire/execwire/integration/harness"
 	"strings"
 	"testing"
@@ -93,5 +94,24 @@ func TestRun_ExistingID_IsRejectedOrReplaced(t *testing.T) {
 	}
 	if got := harness.Run(t, nil, server.Through(harness.UnixTransport, "--replace", "--", "true")...); got.Code != 2 || !strings.Contains(got.Stderr, "--id") {
 		t.Errorf("run --replace without --id: %+v", got)
+	}
+}
+
+// The output of a detached process is complete if it is more than is kept in memory.
+func TestDetachedRun_MuchOutput_IsComplete(t *testing.T) {
+	harness.Waits(t)
+	const numbers = 300_000
+	want := strings.Builder{}
+	for i := range numbers {
+		fmt.Fprintln(&want, i+1)
+	}
+	server := harness.Serve(t)
+	detach(server, t, harness.UnixTransport, "numbers", []string{"seq", fmt.Sprint(numbers)})
+	untilClosed(server, t, harness.UnixTransport, "numbers")
+	end := fmt.Sprintf("%d\n%d\n", numbers-1, numbers)
+	server.ExpectCommand(t, harness.UnixTransport, harness.Result{Stdout: end}, "logs", "-n", "2", "numbers")
+	server.ExpectCommand(t, harness.UnixTransport, harness.Result{Stdout: end[len(end)-9:]}, "logs", "-c", "9", "numbers")
+	if got := harness.Run(t, nil, server.Remotely(harness.UnixTransport, "logs", "numbers")...); got != (harness.Result{Stdout: want.String()}) {
+		t.Errorf("logs: %d, %d bytes of %d, %q", got.Code, len(got.Stdout), want.Len(), got.Stderr)
 	}
 }

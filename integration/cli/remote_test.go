@@ -148,7 +148,7 @@ func TestLogs_StreamsAreSeparate(t *testing.T) {
 
 // Evicted output is reported, not left out silently.
 func TestLogs_MissingOutput_IsReported(t *testing.T) {
-	server := harness.Serve(t, "EXECWIRE_RETAINED_OUTPUT_BYTES_PER_PROCESS=64KiB")
+	server := harness.Serve(t, "EXECWIRE_RETAINED_OUTPUT_BYTES_PER_PROCESS=64KiB", "EXECWIRE_OUTPUT_FILE_BYTES_PER_PROCESS=0")
 	for _, d := range harness.NetworkTransports {
 		id := string(d)
 		detach(server, t, d, id, harness.Program("flood", "-bytes", "1000000"))

@@ -35,8 +35,8 @@ func Matches(v *testproc.Verifier, b []byte) bool {
 	return err == nil
 }
 
-// SmallRetention configures a server that retains little output per process.
-func SmallRetention(cfg *config.Config) { cfg.RetainedOutput = 64 << 10 }
+// SmallRetention configures a server that retains little output per process, and only in memory.
+func SmallRetention(cfg *config.Config) { cfg.RetainedOutput, cfg.OutputFile = 64<<10, 0 }
 
 // FloodBytes is more than a server with SmallRetention retains and all buffers on the
 // way to a client hold.

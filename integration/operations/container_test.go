@@ -241,7 +241,7 @@ func TestContainer_Doctor_ReportsWhatIsMissing(t *testing.T) {
 		missing []string
 	}{
 		"with a temporary directory": {true, []string{"audit-log", "bubblewrap", "control-groups", "home-directory", "metrics", "principals", "user-name"}},
-		"without": {false, []string{"audit-log", "bubblewrap", "control-groups", "home-directory", "landlock", "metrics", "principals", "sandbox",
+		"without": {false, []string{"audit-log", "bubblewrap", "control-groups", "home-directory", "landlock", "metrics", "output-directory", "principals", "sandbox",
 			"temporary-directory", "user-name"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -205,6 +205,8 @@ var refuseNothing = map[string]string{
 	"relay_streams":                     "the stream is reset",
 	"port_backlog":                      "the connection is reset",
 	"retained_output_bytes_per_process": "the oldest output gives way, or the process blocks",
+	"output_file_bytes_per_process":     "the oldest output gives way",
+	"output_file_bytes_total":           "the oldest output of the process gives way",
 	"retained_events":                   "the oldest events give way, or the process blocks",
 	"window_bytes":                      "the process blocks",
 	"snapshot_bytes":                    "the middle is left out",

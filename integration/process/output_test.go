@@ -62,6 +62,27 @@ func TestOutput_OfDescendantsAfterTheExit_IsDelivered(t *testing.T) {
 	})
 }
 
+// Output that nobody owns is complete, also if it is more than is kept in memory.
+func TestObserver_OfMuchUnownedOutput_GetsAll(t *testing.T) {
+	const stdoutBytes, stderrBytes = 5<<20 + 17, 1<<20 + 5
+	harness.OverTransports(t, func(s *harness.Scenario) {
+		id := s.Start(harness.Program("flood", "-bytes", "5242897", "-stderr", "1048581", "-chunk", "5000"))
+		s.AwaitClosed(id)
+		if first := s.Get(id).GetFirstAvailableSeq(); first != 1 {
+			t.Errorf("event %d is the first that is available", first)
+		}
+		for range 2 {
+			p := s.Watch(id, 0)
+			p.ExpectPattern(harness.StdoutOf, testproc.StdoutPattern, stdoutBytes)
+			p.ExpectPattern(harness.StderrOf, testproc.StderrPattern, stderrBytes)
+			p.ExpectEnd(s, 0, harness.NoSignal, harness.ByItself)
+			if p.Dropped != 0 {
+				t.Errorf("%d bytes were dropped", p.Dropped)
+			}
+		}
+	})
+}
+
 // A late observer gets all retained output, then live output.
 func TestObserver_Late_GetsHistoryThenLiveOutput(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {

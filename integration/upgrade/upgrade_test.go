@@ -87,6 +87,9 @@ func TestUpgrade_LosesNothing(t *testing.T) {
 	workspace := t.TempDir()
 	s.expect("confined\n", "run", "--detach", "--id", "confined", "--cwd", workspace, "--sandbox", "workspace-write", "--", "sh", "-c",
 		"trap 'mkdir .git 2>/dev/null && echo created; echo over; exit 6' USR1; echo ready; while :; do sleep 1000 & wait $!; kill $!; done")
+	const numbers = 400_000 // more than is kept in memory, twice
+	s.expect("numbers\n", "run", "--detach", "--id", "numbers", "--", "sh", "-c",
+		fmt.Sprintf("trap 'seq %d %d; exit 0' USR1; seq %d; while :; do sleep 1000 & wait $!; kill $!; done", numbers+1, 2*numbers, numbers))
 	harness.Eventually(t, "the confined process is ready", func() bool {
 		return harness.Run(t, nil, s.Remotely(harness.UnixTransport, "logs", "confined")...).Stdout == "ready\n"
 	})
@@ -158,6 +161,17 @@ func TestUpgrade_LosesNothing(t *testing.T) {
 		}
 		return output == strings.Repeat("x", n)
 	})
+	s.expect("sent SIGUSR1 to numbers\n", "kill", "-s", "USR1", "numbers")
+	if got := harness.Run(t, nil, s.Remotely(harness.UnixTransport, "wait", "numbers")...); got.Code != 0 {
+		t.Errorf("wait for the numbers: %+v", got)
+	}
+	written := strings.Builder{}
+	for i := range 2 * numbers {
+		fmt.Fprintln(&written, i+1)
+	}
+	if got := harness.Run(t, nil, s.Remotely(harness.UnixTransport, "logs", "numbers")...); got.Code != 0 || got.Stdout != written.String() {
+		t.Errorf("logs of the numbers: %d, %d bytes of %d, %q", got.Code, len(got.Stdout), written.Len(), got.Stderr)
+	}
 	// Signals that were held during an upgrade are not held in processes.
 	s.expect("SigBlk:\t0000000000000000\n", "run", "--", "grep", "SigBlk", "/proc/self/status")
 }

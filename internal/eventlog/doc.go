@@ -35,9 +35,18 @@
 // SnapshotBytes of each stream are kept for [Log.Snapshot]; they are references to
 // the same blocks, so they cost nothing while the events themselves are retained.
 //
+// # Files
+//
+// A log of [Files] has a second tier. Output that nobody has acknowledged, of a log that is
+// neither owned nor held, is written to a file before it is evicted from memory, in blocks of
+// at most 64 KiB. The file is a ring: beyond its limits the oldest block is overwritten. Cursors
+// read from both tiers. The disk is used without the lock: by [Writer.WaitSpace], for which
+// Buffer returns nil when there is something to write, and by the cursors. The file ends with
+// [Log.Discard].
+//
 // # State
 //
-// [Log.State] is the content of a log without its cursors, and [Restore] makes an equal
+// [Log.State] is the content of a log without its cursors, and [Files.Restore] makes an equal
 // log of it in another program, with the same seqs, offsets and acknowledgements.
 //
 // # Memory
@@ -49,6 +58,8 @@
 //	8/7 · (RetainedBytes + 2 · streams · SnapshotBytes)   a block is full at 7/8
 //	+ 4 · streams · block                                 begun or partly evicted blocks
 //	+ 3 · block + 14 KiB per cursor                       its last batch
+//	+ 64 KiB per cursor that reads the file               its block
+//	+ 64 bytes per 16 KiB of the limit of the file        its index
 //	+ 40 bytes per event, in segments of 2.5 KiB
 //
 // with block = RetainedBytes/8, at most 64 KiB. With the defaults, two streams, an

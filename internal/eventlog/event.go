@@ -86,6 +86,40 @@ type Gap struct {
 	// at a seq that was evicted before, other than 0 and the acknowledged one,
 	// and the log no longer knows how many bytes preceded it.
 	Inexact bool
+	// Cause is why the last of the missing events are missing.
+	Cause GapCause
+}
+
+// GapCause is why output is missing.
+type GapCause uint8
+
+// The causes of gaps.
+const (
+	// Evicted is that of output beyond the limits of the log, in memory and in its file.
+	Evicted GapCause = iota
+	// FilesFull is that of output beyond the limit of all files.
+	FilesFull
+	// DiskFull is that of output for which the file system had no space.
+	DiskFull
+	// WriteFailed is that of output that could not be written to the file.
+	WriteFailed
+	// ReadFailed is that of output that could not be read from the file.
+	ReadFailed
+)
+
+// String returns the cause in words.
+func (c GapCause) String() string {
+	switch c {
+	case FilesFull:
+		return "files full"
+	case DiskFull:
+		return "disk full"
+	case WriteFailed:
+		return "write failed"
+	case ReadFailed:
+		return "read failed"
+	}
+	return "evicted"
 }
 
 // Batch is the result of one Next: the gap, if any, precedes the events.

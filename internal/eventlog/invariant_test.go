@@ -16,6 +16,43 @@ func (m *machine) check(t *rapid.T) {
 	m.checkRetention(t, s)
 	m.checkWindow(t, s)
 	m.checkMemory(t, s)
+	m.checkFile(t, s)
+}
+
+// checkFile verifies the second tier: its limits, its index, and that no more is lost than needed.
+func (m *machine) checkFile(t *rapid.T, s Stats) {
+	tier, files := &m.log.tier, m.files.Stats()
+	if m.files == nil {
+		return
+	}
+	if tier.size > files.PerLog || files.Bytes != tier.size || files.Bytes > files.Total {
+		t.Fatalf("the file has %d bytes and all have %d, limits are %d and %d", tier.size, files.Bytes, files.PerLog, files.Total)
+	}
+	last, bytes := uint64(1), uint64(0)
+	for _, b := range tier.blocks {
+		n, events := m.model.between(b.next, b.end().next)
+		before, _ := m.model.between(1, b.next)
+		if b.next < last || b.bytes != uint64(n) || b.events != uint64(events) || b.before != uint64(before) || b.offset+b.size > tier.size {
+			t.Fatalf("block %+v of %d bytes and %d events follows event %d", b, n, events, last-1)
+		}
+		for _, other := range tier.blocks {
+			if other.next != b.next && other.offset < b.offset+b.size && b.offset < other.offset+other.size {
+				t.Fatalf("blocks %+v and %+v overlap", b, other)
+			}
+		}
+		last = b.end().next
+		bytes += b.bytes
+	}
+	if s.FileBytes != bytes {
+		t.Fatalf("counts %d bytes in the file, has %d", s.FileBytes, bytes)
+	}
+	if files.PerLog == 1<<20 && files.Total >= files.PerLog && !m.mayLose { // no run writes so much
+		for seq := m.maxAcked + 1; seq <= m.model.last(); seq++ {
+			if !m.available(seq) {
+				t.Fatalf("event %d of %d is neither acknowledged nor available", seq, m.model.last())
+			}
+		}
+	}
 }
 
 func (m *machine) checkRetention(t *rapid.T, s Stats) {
@@ -76,7 +113,7 @@ func (m *machine) checkMemory(t *rapid.T, s Stats) {
 			streams++
 		}
 	}
-	if most := m.limits.MaxHeldBytes(streams, cursors) + m.ignored; s.HeldBytes > most {
+	if most := m.limits.MaxHeldBytes(streams, cursors) + m.ignored + len(m.log.tier.blocks)*fileEntryBytes; s.HeldBytes > most {
 		t.Fatalf("holds %d bytes, the bound is %d", s.HeldBytes, most)
 	}
 }
@@ -108,7 +145,7 @@ func (l Limits) MaxHeldBytes(streams, cursors int) int {
 	block := l.largestBlock()
 	data := (l.RetainedBytes + 2*streams*l.SnapshotBytes) * 8 / 7
 	data += 4 * streams * block
-	pinned := cursors * (batchBlocks*block + maxBatchEvents*eventBytes)
+	pinned := cursors * (batchBlocks*block + maxBatchEvents*eventBytes + maxFileBlock)
 	// A read in progress when an owner arrives may add two events per stream. The two ends of
 	// the deque and its spare are partly empty segments.
 	records := (l.RetainedEvents + 2*streams + 2 + 3*segmentLen) * recordBytes

@@ -62,3 +62,11 @@ func (l Limits) largestBlock() int {
 // minSpace is the least space for which a writer gets a buffer: a window that opens
 // byte by byte must not cause a system call for each.
 func (l Limits) minSpace() int { return min(minFreeBytes, l.WindowBytes/4) }
+
+// bufferBytes is the most that a writer commits at once.
+func (l Limits) bufferBytes() int {
+	return min(maxBlockBytes, 2*l.chunkBytes(), l.WindowBytes/4)
+}
+
+// fileBlockBytes is the size of a block in a file, unless it has only one event.
+func (l Limits) fileBlockBytes() int { return min(maxFileBlock, max(l.RetainedBytes/4, maxFileHeader)) }

@@ -3,9 +3,9 @@ package eventlog
 import "sync"
 
 // Log is the output and the end of one process. All methods may be called
-// concurrently; only Writer.WaitSpace, Reader.Next and Owner.Next block. A log needs
-// no closing: it has no goroutines, and its memory goes with the last reference to
-// it.
+// concurrently; only Writer.WaitSpace, Reader.Next and Owner.Next wait for others. A log
+// has no goroutines, and its memory goes with the last reference to it. Its file, if it
+// has one, goes with Discard: only Writer.WaitSpace, the cursors and Discard use the disk.
 type Log struct {
 	limits Limits // as WithDefaults returned them
 
@@ -29,6 +29,8 @@ type Log struct {
 	owner  *Owner
 	window window
 
+	tier fileTier
+
 	// Cursors and waiters, guarded by mu.
 	observers int
 	owners    int // including replaced ones that were not released
@@ -36,10 +38,14 @@ type Log struct {
 	writers   waiters
 }
 
-// New returns an empty log. It allocates no blocks: a process without output costs a
-// few hundred bytes.
-func New(limits Limits) *Log {
-	l := &Log{limits: limits.WithDefaults()}
+// New returns an empty log without a second tier. It allocates no blocks: a process without
+// output costs a few hundred bytes.
+func New(limits Limits) *Log { return (*Files)(nil).New(limits) }
+
+// New returns an empty log whose second tier is one of the files. A log that has had output
+// ends with Discard.
+func (f *Files) New(limits Limits) *Log {
+	l := &Log{limits: limits.WithDefaults(), tier: fileTier{files: f}}
 	l.window = window{limits: &l.limits, paced: limits.Held, acked: position{next: 1}}
 	l.records.first, l.records.end = 1, 1
 	return l

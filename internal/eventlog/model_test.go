@@ -49,6 +49,7 @@ func (m *modelLog) seqOf(k Kind) uint64 {
 // modelCursor checks the results of a cursor. Missing events must be declared as gaps.
 type modelCursor struct {
 	log     *modelLog
+	machine *machine
 	cursor  nexter
 	next    uint64
 	fresh   bool   // no result yet: only the first gap may be inexact
@@ -92,6 +93,14 @@ func (c *modelCursor) gap(t *rapid.T, g *Gap) {
 	if exited := c.log.seqOf(Exited); exited >= c.next && exited < g.FirstAvailableSeq {
 		t.Fatalf("a gap up to %d includes the exit at %d", g.FirstAvailableSeq, exited)
 	}
+	for seq := c.next; seq < g.FirstAvailableSeq; seq++ {
+		if m := c.machine; m.available(seq) && m.noReads == nil {
+			t.Fatalf("cursor at %d got a gap up to %d, but %d is available", c.next, g.FirstAvailableSeq, seq)
+		}
+	}
+	if !c.machine.mayFail(g.Cause) {
+		t.Fatalf("cursor at %d got a gap up to %d because of %v", c.next, g.FirstAvailableSeq, g.Cause)
+	}
 	dropped, _ := c.log.between(c.next, g.FirstAvailableSeq)
 	if !g.Inexact && g.DroppedBytes != uint64(dropped) {
 		t.Fatalf("the gap has %d bytes, want %d", g.DroppedBytes, dropped)
@@ -116,6 +125,25 @@ func (c *modelCursor) events(t *rapid.T, events []Event, maxBytes int) {
 	if len(events) > 1 && maxBytes > 0 && size > maxBytes {
 		t.Fatalf("%d events with %d bytes, asked for %d", len(events), size, maxBytes)
 	}
+}
+
+// available reports whether the log has an event.
+func (m *machine) available(seq uint64) bool {
+	b := m.log.tier.find(seq)
+	return seq >= m.log.records.first || b != nil && b.next <= seq || seq == m.log.exitedSeq
+}
+
+// mayFail reports whether there can be a gap with a cause.
+func (m *machine) mayFail(c GapCause) bool {
+	switch c {
+	case Evicted:
+		return true
+	case FilesFull:
+		return m.files != nil && m.files.Stats().Total < 1<<20
+	case DiskFull, WriteFailed:
+		return m.files != nil && m.mayLose
+	}
+	return m.noReads != nil
 }
 
 // recount computes the memory that a log holds by walking it.

@@ -3,6 +3,9 @@ package eventlog
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +30,13 @@ type machine struct {
 	replaced  []*Owner
 	observers []*observer
 
+	files    *Files // nil: the log has no second tier
+	noWrites error  // of files
+	noReads  error
+	gaps     int // by failed reads
+	mayLose  bool
+	maxAcked uint64
+
 	excess  int // bytes above the window that the writers did not cause
 	ignored int // bytes and blocks of Append while paced
 }
@@ -37,8 +47,10 @@ type observer struct {
 }
 
 func TestLog_MatchesModel(t *testing.T) {
+	directory := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		m := newMachine(t)
+		m := newMachine(t, directory)
+		defer m.discard(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"":         m.check,
 			"buffer":   m.buffer,
@@ -58,12 +70,13 @@ func TestLog_MatchesModel(t *testing.T) {
 			"unwatch":  m.unwatch,
 			"snapshot": m.snapshot,
 			"restore":  m.restore,
+			"disk":     m.disk,
 		})
 		m.finish(t)
 	})
 }
 
-func newMachine(t *rapid.T) *machine {
+func newMachine(t *rapid.T, directory string) *machine {
 	limits := Limits{
 		RetainedBytes:  rapid.SampledFrom([]int{256, 300, 1000, 4096, 20_000}).Draw(t, "retained"),
 		RetainedEvents: rapid.SampledFrom([]int{8, 9, 100, 1000}).Draw(t, "events"),
@@ -72,14 +85,75 @@ func newMachine(t *rapid.T) *machine {
 		MaxReaders:     3,
 		Held:           rapid.Bool().Draw(t, "held"),
 	}
-	m := &machine{log: New(limits), held: limits.Held}
-	m.ownerView = &modelCursor{log: &m.model, next: 1, mayMiss: 1}
+	m := &machine{held: limits.Held}
+	if size := rapid.SampledFrom([]int64{0, 500, 3000, 1 << 20}).Draw(t, "file"); size > 0 {
+		m.useFiles(directory, size, rapid.SampledFrom([]int64{size, size / 2, 10 * size}).Draw(t, "files"))
+	}
+	m.log = m.files.New(limits)
+	m.ownerView = m.view(nil, 0)
+	m.ownerView.mayMiss = 1
 	m.limits = m.log.Limits()
 	ids := []Stream{Stdout, Stderr, Terminal}
 	for _, id := range ids[:rapid.IntRange(1, 3).Draw(t, "streams")] {
 		m.writers[id] = m.log.Writer(id)
 	}
 	return m
+}
+
+// useFiles gives the log a second tier, whose disk fails when the machine says so.
+func (m *machine) useFiles(directory string, perLog, total int64) {
+	m.files = NewFiles(directory, nil)
+	m.files.SetLimits(perLog, total)
+	m.files.writeAt = func(f *os.File, data []byte, offset int64) (int, error) {
+		if m.noWrites != nil {
+			n, _ := f.WriteAt(data[:len(data)/2], offset)
+			return n, m.noWrites
+		}
+		return f.WriteAt(data, offset)
+	}
+	m.files.readAt = func(f *os.File, data []byte, offset int64) (int, error) {
+		if m.noReads != nil {
+			m.gaps++
+			return 0, m.noReads
+		}
+		return f.ReadAt(data, offset)
+	}
+}
+
+// view returns the view of a cursor after a seq.
+func (m *machine) view(c nexter, after uint64) *modelCursor {
+	return &modelCursor{log: &m.model, machine: m, cursor: c, next: after + 1, fresh: true}
+}
+
+// disk breaks or repairs the disk.
+func (m *machine) disk(t *rapid.T) {
+	if m.files == nil {
+		t.Skip("no files")
+	}
+	broken := []error{nil, nil, nil, nil, syscall.EIO, syscall.ENOSPC}
+	m.noWrites = rapid.SampledFrom(broken).Draw(t, "writes")
+	m.noReads = rapid.SampledFrom(broken).Draw(t, "reads")
+	m.mayLose = m.mayLose || m.noWrites != nil
+}
+
+// discard ends all cursors and checks that nothing remains on the disk.
+func (m *machine) discard(t *rapid.T) {
+	file := m.log.tier.file
+	m.log.Discard()
+	for _, o := range m.observers {
+		o.reader.Close()
+	}
+	for _, o := range append(m.replaced, m.owner) {
+		if o != nil {
+			o.Release(false)
+		}
+	}
+	if s := m.files.Stats(); s.Open != 0 || s.Bytes != 0 {
+		t.Fatalf("%d files of %d bytes remain", s.Open, s.Bytes)
+	}
+	if file != nil && file.Close() == nil {
+		t.Fatal("the file was not closed")
+	}
 }
 
 // rarely skips most calls of an action that would end the run early.
@@ -137,6 +211,7 @@ func (m *machine) record(id Stream, data []byte) {
 
 func (m *machine) buffer(t *rapid.T) {
 	id := m.anyWriter(t)
+	m.log.spill()
 	buf := m.writers[id].Buffer()
 	if buf != nil && len(buf) == 0 {
 		t.Fatal("an empty buffer")
@@ -185,6 +260,7 @@ func (m *machine) flood(t *rapid.T) {
 	id := m.anyWriter(t)
 	m.tick(t)
 	for range rapid.IntRange(1, 30).Draw(t, "reads") {
+		m.log.spill()
 		buf := m.writers[id].Buffer()
 		if buf == nil {
 			break
@@ -199,6 +275,7 @@ func (m *machine) drip(t *rapid.T) {
 	id := m.anyWriter(t)
 	m.tick(t)
 	for range rapid.IntRange(1, 20).Draw(t, "bytes") {
+		m.log.spill()
 		buf := m.writers[id].Buffer()
 		if buf == nil {
 			break
@@ -211,6 +288,10 @@ func (m *machine) drip(t *rapid.T) {
 func (m *machine) append(t *rapid.T) {
 	if m.closed() {
 		t.Skip("closed")
+	}
+	if m.files != nil {
+		rarely(t, 100)
+		m.mayLose = true // nothing is written to the file before it
 	}
 	id := Stream(rapid.IntRange(1, 3).Draw(t, "stream"))
 	data := make([]byte, rapid.IntRange(0, m.limits.RetainedBytes/3).Draw(t, "size"))
@@ -265,9 +346,9 @@ func (m *machine) own(t *rapid.T) {
 	}
 	first := m.log.Stats().FirstRetainedSeq
 	m.owner, m.held, m.freed, m.acked = o, false, false, after
-	m.ownerView = &modelCursor{
-		log: &m.model, cursor: o, next: after + 1, fresh: true, paces: true, mayMiss: max(first, after+1),
-	}
+	m.maxAcked = max(m.maxAcked, after)
+	m.ownerView = m.view(o, after)
+	m.ownerView.paces, m.ownerView.mayMiss = true, max(first, after+1)
 	m.excess = max(0, m.unacked()-m.limits.WindowBytes)
 }
 
@@ -300,6 +381,7 @@ func (m *machine) ownAck(t *rapid.T) {
 		return
 	}
 	m.acked = max(m.acked, seq)
+	m.maxAcked = max(m.maxAcked, seq)
 	m.ownerView.mayMiss = max(m.ownerView.mayMiss, m.acked+1)
 	m.excess = min(m.excess, max(0, m.unacked()-m.limits.WindowBytes))
 }
@@ -360,7 +442,7 @@ func (m *machine) observe(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.observers = append(m.observers, &observer{r, &modelCursor{log: &m.model, cursor: r, next: after + 1, fresh: true}})
+	m.observers = append(m.observers, &observer{r, m.view(r, after)})
 }
 
 func (m *machine) read(t *rapid.T) {
@@ -405,12 +487,20 @@ func (m *machine) restore(t *rapid.T) {
 	}
 	before := m.log.Stats()
 	state := m.log.State()
-	log, err := Restore(state)
+	var open int
+	if m.log.tier.file != nil {
+		open = 1
+		m.files.count(-1, -m.log.tier.size) // as in another program
+	}
+	log, err := m.files.Restore(state)
 	if err != nil {
 		t.Fatalf("%v: %+v", err, state)
 	}
 	if err := sameState(state, log.State()); err != nil {
 		t.Fatal(err)
+	}
+	if n := m.files.Stats().Open; n != open {
+		t.Fatalf("%d files after a restore, want %d", n, open)
 	}
 	m.held = m.paced()
 	m.owner, m.freed, m.replaced, m.observers = nil, false, nil, nil
@@ -429,6 +519,10 @@ func (m *machine) restore(t *rapid.T) {
 // sameState returns how two states differ, or nil.
 func sameState(a, b *State) error {
 	x, y := fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", b)
+	if a.File != nil && b.File != nil {
+		x, y = fmt.Sprintf("%+v %+v", a, *a.File), fmt.Sprintf("%+v %+v", b, *b.File)
+		x, y = strings.ReplaceAll(x, fmt.Sprintf("%p", a.File), ""), strings.ReplaceAll(y, fmt.Sprintf("%p", b.File), "")
+	}
 	if x != y {
 		return fmt.Errorf("restored\n%s\nas\n%s", x, y)
 	}

@@ -18,7 +18,8 @@ type cursor struct {
 	detached bool    // holds nothing and is not counted
 	events   []Event // of the last batch
 	pinned   []*block
-	notice   *waiter // of a Notify that was not called yet
+	file     *fileReader // at pos, with events; nil: the next event is not in a block that was read
+	notice   *waiter     // of a Notify that was not called yet
 }
 
 // Reader is an observer's cursor. Close may be called from any goroutine. A reader that
@@ -68,7 +69,7 @@ func (r *cursor) Next(ctx context.Context, maxBytes int) (Batch, error) {
 	}
 }
 
-// TryNext is Next without blocking: it returns false when there are no events.
+// TryNext is Next without waiting for events: it returns false when there are none.
 func (r *cursor) TryNext(maxBytes int) (Batch, bool, error) {
 	return r.take(maxBytes, false)
 }
@@ -111,55 +112,141 @@ func (r *cursor) take(maxBytes int, wait bool) (Batch, bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.releaseBatch()
-	switch {
-	case r.failed != nil:
-		r.detach()
-		return Batch{}, false, r.failed
-	case r.pos.next < l.records.end:
-		if maxBytes <= 0 || maxBytes > maxBatchBytes {
-			maxBytes = maxBatchBytes
+	for from, cause := r.pos, Evicted; ; {
+		switch {
+		case r.failed != nil:
+			r.detach()
+			return Batch{}, false, r.failed
+		case r.pos.next < l.records.end:
+			if block := r.missingBlock(); block != nil {
+				cause = r.load(*block, cause)
+				continue // in the meantime much may have changed
+			}
+			if maxBytes <= 0 || maxBytes > maxBatchBytes {
+				maxBytes = maxBatchBytes
+			}
+			return r.batch(from, cause, maxBytes), true, nil
+		case l.closedSeq != 0:
+			return Batch{}, false, io.EOF
+		case wait:
+			l.readers.add(&r.waiter)
 		}
-		return r.batch(maxBytes), true, nil
-	case l.closedSeq != 0:
-		return Batch{}, false, io.EOF
-	case wait:
-		l.readers.add(&r.waiter)
+		return Batch{}, false, nil
 	}
-	return Batch{}, false, nil
 }
 
 // atEnd reports whether the closed event was returned.
 func (r *cursor) atEnd() bool { return r.log.closedSeq != 0 && r.pos.next > r.log.closedSeq }
 
-// batch is called when there is an event at or after the reader's position.
-func (r *cursor) batch(maxBytes int) Batch {
+// missingBlock returns the block of the file that has the next event; nil: it is not in the
+// file, or the cursor has read the block.
+func (r *cursor) missingBlock() *fileBlock {
 	l := r.log
-	if r.pos.next >= l.records.first {
-		return Batch{Events: r.fill(maxBytes)}
+	if r.file != nil || r.pos.next >= l.records.first {
+		return nil
 	}
-	// Output was evicted. An exit between evicted events is delivered in its place,
-	// with a gap before and after it.
-	if r.pos.next <= l.exitedSeq && l.exitedSeq < l.records.first {
-		gap := r.skipTo(position{next: l.exitedSeq, before: l.evictedExit.before})
+	b := l.tier.find(r.pos.next)
+	if b == nil || b.next >= l.records.first || r.pos.next <= l.exitedSeq && l.exitedSeq < b.next {
+		return nil
+	}
+	return b
+}
+
+// load reads a block of the file, and moves the cursor to its next event there. If that fails, it
+// moves the cursor behind the block, or to what is still in memory. It returns why the events
+// just before the cursor are missing, which before was because of cause. It unlocks the log in
+// the meantime: if the block was overwritten then, it changes nothing.
+func (r *cursor) load(b fileBlock, cause GapCause) GapCause {
+	l := r.log
+	file, seq := l.tier.file, max(r.pos.next, b.next)
+	l.mu.Unlock()
+	data := make([]byte, b.size)
+	_, err := l.tier.files.readAt(file, data, b.offset)
+	var reader *fileReader
+	if err == nil {
+		reader, err = newFileReader(&b, data, seq)
+	}
+	l.mu.Lock()
+	now := l.tier.find(b.next)
+	switch {
+	case r.failed != nil || now == nil || now.position != b.position || now.offset != b.offset:
+		return cause
+	case err != nil:
+		r.pos = b.end()
+		if r.pos.next > l.records.first {
+			r.pos = l.after(l.records.first - 1)
+		}
+		return ReadFailed
+	case b.next > r.pos.next:
+		cause = b.cause
+	}
+	r.file, r.pos = reader, reader.pos
+	l.batchBytes += len(data)
+	return cause
+}
+
+// batch is called when there is an event at or after the reader's position, in memory or in the
+// block that was read. The events between from and the position are missing because of cause.
+func (r *cursor) batch(from position, cause GapCause, maxBytes int) Batch {
+	l := r.log
+	switch {
+	case r.pos.next >= l.records.first:
+		r.dropFile()
+	case r.file != nil:
+		return Batch{Gap: r.gap(from, cause), Events: r.fillFromFile(maxBytes)}
+	case r.pos.next <= l.exitedSeq && l.exitedSeq < l.records.first:
+		// Output was evicted. An exit between evicted events is delivered in its place,
+		// with a gap before and after it.
+		r.pos = position{next: l.exitedSeq, before: l.evictedExit.before}
+		gap := r.gap(from, cause)
 		r.pos.next++
 		r.add(Event{Seq: l.exitedSeq, Kind: Exited})
 		return Batch{Gap: gap, Events: r.events}
+	default:
+		r.pos, cause = l.after(l.records.first-1), l.tier.lost
 	}
-	gap := r.skipTo(l.after(l.records.first - 1))
+	gap := r.gap(from, cause)
 	return Batch{Gap: gap, Events: r.fill(maxBytes)}
 }
 
-// skipTo moves the reader forward and returns the gap, if any.
-func (r *cursor) skipTo(p position) *Gap {
-	from := r.pos
-	r.pos = p
-	if from.next == p.next {
+// gap returns the gap from a position to that of the cursor; nil if nothing is missing.
+func (r *cursor) gap(from position, cause GapCause) *Gap {
+	if from.next == r.pos.next {
 		return nil
 	}
 	return &Gap{
-		FirstAvailableSeq: p.next,
-		DroppedBytes:      p.before - from.before,
+		FirstAvailableSeq: r.pos.next,
+		DroppedBytes:      r.pos.before - from.before,
 		Inexact:           from.inexact,
+		Cause:             cause,
+	}
+}
+
+// fillFromFile takes events of the block that was read until a limit of the batch is reached.
+func (r *cursor) fillFromFile(maxBytes int) []Event {
+	for bytes := 0; r.file.events > 0 && len(r.events) < maxBatchEvents; {
+		bytes += r.file.size()
+		if len(r.events) > 0 && bytes > maxBytes {
+			break
+		}
+		e, err := r.file.next()
+		if err != nil {
+			panic(err) // it was read before
+		}
+		r.add(e)
+	}
+	r.pos = r.file.pos
+	if r.file.events == 0 {
+		r.dropFile()
+	}
+	return r.events
+}
+
+// dropFile drops the block that was read.
+func (r *cursor) dropFile() {
+	if r.file != nil {
+		r.log.batchBytes -= len(r.file.data)
+		r.file = nil
 	}
 }
 
@@ -221,6 +308,7 @@ func (r *cursor) detach() {
 	for _, b := range r.pinned {
 		r.log.blocks.unpin(b)
 	}
+	r.dropFile()
 	r.log.batchBytes -= cap(r.events) * eventBytes
 	r.pinned, r.events = nil, nil // the user may still read the slice
 	if r.owns {
@@ -228,4 +316,5 @@ func (r *cursor) detach() {
 	} else {
 		r.log.observers--
 	}
+	r.log.closeFile()
 }

@@ -9,10 +9,10 @@ func (l *Log) settle() {
 }
 
 // evict removes the oldest events, whole, while there is too much output. It stops at
-// events that a window protects. At least one output event stays, because none is
+// events that a window protects, or that a file will have. At least one output event stays, because none is
 // larger than a quarter of the limit.
 func (l *Log) evict() {
-	for l.overBudget() && !l.window.protects(l.records.first) {
+	for l.overBudget() && !l.window.protects(l.records.first) && !l.mustSave() {
 		r := l.records.pop()
 		if r.kind != Output {
 			l.evictedExit = r // never the closed event, which is last
@@ -43,7 +43,7 @@ type position struct {
 
 // after returns the position after afterSeq, which is at most lastSeq. For positions
 // among evicted events the log knows the exact number of bytes only at the start, the
-// exit and the acknowledged position.
+// exit, the acknowledged position, and around the blocks of its file.
 func (l *Log) after(afterSeq uint64) position {
 	p := position{next: afterSeq + 1}
 	switch {
@@ -53,11 +53,13 @@ func (l *Log) after(afterSeq uint64) position {
 		p.before = l.records.at(p.next).before
 	case p.next == l.exitedSeq:
 		p.before = l.evictedExit.before
-	case p.next >= l.window.acked.next:
-		p.before = l.window.acked.before
-		p.inexact = l.window.acked.inexact || p.next > l.window.acked.next
 	default:
-		p.inexact = p.next > 1
+		known := l.tier.before(p.next)
+		if acked := l.window.acked; acked.next <= p.next && acked.before >= known.before {
+			known = acked
+		}
+		p.before = known.before
+		p.inexact = known.inexact || p.next > known.next
 	}
 	return p
 }

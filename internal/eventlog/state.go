@@ -3,6 +3,7 @@ package eventlog
 import (
 	"bytes"
 	"fmt"
+	"os"
 )
 
 // State is the content of a log, from which [Restore] makes an equal one in another
@@ -24,6 +25,33 @@ type State struct {
 	// bytes of all streams up to it, of which Inexact makes a lower bound.
 	Acknowledged, AcknowledgedBytes uint64
 	Inexact                         bool
+	// File is the second tier; nil: the log has no file.
+	File *FileState
+}
+
+// FileState is the second tier of a log: output in a file.
+type FileState struct {
+	// File is the open file, which has no name.
+	File *os.File
+	// Size are the bytes that are counted for the file. The next block follows RingEnd.
+	Size, RingEnd int64
+	// Blocks are what it has, ordered by FirstSeq.
+	Blocks []FileBlock
+	// Next is the seq of the first event that was not offered to the file, and NextBytes are the
+	// output bytes of all streams before it. Lost is why those before it are missing, if they are.
+	Next, NextBytes uint64
+	Lost            GapCause
+}
+
+// FileBlock is a block of output in a file.
+type FileBlock struct {
+	// FirstSeq is the seq of the first event, and BytesBefore are the output bytes of all streams
+	// before it.
+	FirstSeq, BytesBefore uint64
+	Events, Bytes         uint64 // bytes of output
+	Offset, Size          int64  // in the file
+	// Cause is why the events just before the block are missing, if they are.
+	Cause GapCause
 }
 
 // StreamState is a stream of a State: what is not part of the retained events.
@@ -37,8 +65,10 @@ type StreamState struct {
 }
 
 // State returns the content of the log. An owner counts as released with hold, unless the
-// log was freed.
+// log was freed. It waits for the disk.
 func (l *Log) State() *State {
+	l.tier.writing.Lock()
+	defer l.tier.writing.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	state := &State{
@@ -59,7 +89,44 @@ func (l *Log) State() *State {
 			state.Streams = append(state.Streams, s.state(retained[s.id], l.limits.SnapshotBytes))
 		}
 	}
+	if l.tier.file != nil {
+		state.File = l.tier.state()
+	}
 	return state
+}
+
+// state returns the state of a tier with a file. Log.mu is held.
+func (t *fileTier) state() *FileState {
+	state := &FileState{File: t.file, Size: t.size, RingEnd: t.ringEnd, Next: t.next.next, NextBytes: t.next.before, Lost: t.lost}
+	for _, b := range t.blocks {
+		state.Blocks = append(state.Blocks, FileBlock{
+			FirstSeq: b.next, BytesBefore: b.before, Events: b.events, Bytes: b.bytes, Offset: b.offset, Size: b.size, Cause: b.cause,
+		})
+	}
+	return state
+}
+
+// restore makes the tier that of a state. The log has the events in memory.
+func (t *fileTier) restore(state *FileState, end uint64) error {
+	t.file, t.size, t.ringEnd = state.File, state.Size, state.RingEnd
+	t.next, t.lost = position{next: state.Next, before: state.NextBytes}, state.Lost
+	if t.next.next > end || t.ringEnd > t.size || t.size < 0 {
+		return fmt.Errorf("its file of %d bytes ends at %d, before event %d of %d", t.size, t.ringEnd, t.next.next, end)
+	}
+	last := position{next: 1}
+	for _, b := range state.Blocks {
+		block := fileBlock{
+			position: position{next: b.FirstSeq, before: b.BytesBefore}, events: b.Events, bytes: b.Bytes, offset: b.Offset, size: b.Size, cause: b.Cause,
+		}
+		if block.next < last.next || block.before < last.before || block.events == 0 || block.end().next > t.next.next ||
+			b.Offset < 0 || b.Size <= 0 || b.Size > maxFileBlock || b.Offset > t.size-b.Size {
+			return fmt.Errorf("a block of its file cannot be %+v", b)
+		}
+		last = block.end()
+		t.blocks = append(t.blocks, block)
+		t.bytes += block.bytes
+	}
+	return nil
 }
 
 // state returns the state of a stream with the given number of retained bytes.
@@ -84,14 +151,24 @@ func joinSpans(spans []span) []byte {
 	return bytes.Join(parts, nil)
 }
 
-// Restore returns a log with the content of a state, without cursors. It copies all data.
-// It fails if the state is not that of a log.
-func Restore(state *State) (*Log, error) {
-	l := New(state.Limits)
+// Restore returns a log with the content of a state, without cursors. It copies all data in
+// memory. It fails if the state is not that of a log. The log owns the file of the state, unless it fails.
+func (f *Files) Restore(state *State) (*Log, error) {
+	if f == nil && state.File != nil {
+		f = NewFiles("", nil)
+	}
+	l := f.New(state.Limits)
 	l.window.paced = false
 	l.exitedSeq, l.evictedExit = state.EvictedExit, record{kind: Exited, before: state.EvictedExitBytes}
-	if err := l.restore(state); err != nil {
+	err := l.restore(state)
+	if err == nil && state.File != nil {
+		err = l.tier.restore(state.File, l.records.end)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("failed to restore an event log: %w", err)
+	}
+	if state.File != nil {
+		f.count(1, l.tier.size)
 	}
 	l.window.acked = position{next: state.Acknowledged + 1, before: state.AcknowledgedBytes, inexact: state.Inexact}
 	if state.Held {

@@ -23,7 +23,7 @@ func TestRestore_StateOfNoLog_Fails(t *testing.T) {
 		"output after closed":      {Events: []Event{{Seq: 1, Kind: Exited}, {Seq: 2, Kind: Closed}, output(3, 0, "a")}, Streams: stdout(1)},
 		"a future acknowledgement": {Acknowledged: 1},
 	} {
-		if _, err := Restore(&state); err == nil {
+		if _, err := (*Files)(nil).Restore(&state); err == nil {
 			t.Errorf("a log with %s was restored", name)
 		}
 	}

@@ -3,11 +3,16 @@ package eventlog
 // Stats describe a log at one moment.
 type Stats struct {
 	LastSeq          uint64 // 0: empty
-	FirstRetainedSeq uint64 // LastSeq+1: nothing is retained
-	RetainedBytes    int    // output bytes retained
-	RetainedEvents   int    // output events retained
+	FirstRetainedSeq uint64 // in memory; LastSeq+1: nothing is retained
+	// FirstAvailableSeq is the first event that a reader from 0 gets, from the file or memory.
+	FirstAvailableSeq uint64
+	FileBytes         uint64 // output bytes in the file
+	HasFile           bool   // Discard has a file to close
+	RetainedBytes     int    // output bytes retained
+	RetainedEvents    int    // output events retained
 	// HeldBytes is the memory of the log: the capacity of blocks that are alive
-	// for the log or for the last batch of a cursor, and of the event records.
+	// for the log or for the last batch of a cursor, and of the event records and the
+	// index of the file.
 	HeldBytes int
 	// Totals are the bytes ever written, indexed by Stream.
 	Totals [streamEnd]uint64
@@ -37,9 +42,12 @@ func (l *Log) Stats() Stats {
 	stats := Stats{
 		LastSeq:              l.lastSeq(),
 		FirstRetainedSeq:     l.records.first,
+		FirstAvailableSeq:    l.records.first,
+		FileBytes:            l.tier.bytes,
+		HasFile:              l.tier.file != nil,
 		RetainedBytes:        l.retainedBytes,
 		RetainedEvents:       l.outputs,
-		HeldBytes:            l.blocks.held + l.records.bytes() + l.batchBytes,
+		HeldBytes:            l.blocks.held + l.records.bytes() + l.batchBytes + len(l.tier.blocks)*fileEntryBytes,
 		Exited:               l.exitedSeq != 0,
 		Closed:               l.closedSeq != 0,
 		Owned:                l.owner != nil && l.window.paced,
@@ -50,6 +58,9 @@ func (l *Log) Stats() Stats {
 		UnacknowledgedEvents: l.window.unackedEvents,
 		Readers:              l.observers + l.owners,
 		Blocked:              len(l.writers) > 0,
+	}
+	if len(l.tier.blocks) > 0 {
+		stats.FirstAvailableSeq = min(l.tier.blocks[0].next, l.records.first)
 	}
 	for i, s := range l.streams {
 		if s != nil {

@@ -20,8 +20,8 @@ type stress struct {
 	want [streamEnd][]byte
 }
 
-func newStress(t *testing.T, limits Limits, size int) *stress {
-	s := &stress{T: t, log: New(limits)}
+func newStress(t *testing.T, files *Files, limits Limits, size int) *stress {
+	s := &stress{T: t, log: files.New(limits)}
 	s.want[Stdout] = pattern(size)
 	s.want[Stderr] = pattern(size / 3)
 	return s
@@ -55,16 +55,17 @@ func (s *stress) writeAll(ctx context.Context) {
 	s.log.AppendClosed()
 }
 
-// watch reads to the end as an observer. Missing output must be declared in gaps.
-func (s *stress) watch(ctx context.Context, seed uint64) {
+// watch reads to the end as an observer, and returns how many bytes it has missed. Missing output
+// must be declared in gaps.
+func (s *stress) watch(ctx context.Context, seed uint64) (dropped uint64) {
 	r, err := s.log.NewReader(0)
 	if err != nil {
 		s.Error(err)
-		return
+		return 0
 	}
 	defer r.Close()
 	rng := rand.New(rand.NewPCG(seed, 2))
-	next, got, dropped := uint64(1), uint64(0), uint64(0)
+	next, got := uint64(1), uint64(0)
 	for {
 		b, err := r.Next(ctx, rng.IntN(3000))
 		if err == io.EOF {
@@ -72,7 +73,7 @@ func (s *stress) watch(ctx context.Context, seed uint64) {
 		}
 		if err != nil {
 			s.Error(err)
-			return
+			return 0
 		}
 		if b.Gap != nil {
 			next = b.Gap.FirstAvailableSeq
@@ -87,6 +88,7 @@ func (s *stress) watch(ctx context.Context, seed uint64) {
 	if total := uint64(len(s.want[Stdout]) + len(s.want[Stderr])); got+dropped != total {
 		s.Errorf("observer got %d bytes and misses %d, together not %d", got, dropped, total)
 	}
+	return dropped
 }
 
 func (s *stress) checkEvent(e Event, seq uint64) {
@@ -193,7 +195,7 @@ func TestLog_ConcurrentUse(t *testing.T) {
 				size = 8 << 20
 			}
 			limits.MaxReaders = 1000 // owners released only at the end
-			s := newStress(t, limits, size)
+			s := newStress(t, nil, limits, size)
 			ctx := testContext(t)
 			k := &ownerClient{stress: s, rng: rand.New(rand.NewPCG(3, 4))}
 			var all sync.WaitGroup
@@ -240,7 +242,7 @@ func (s *stress) queryRepeatedly(ctx context.Context) {
 // A slow owner reads one event and then stops. The writer stops at the window and continues
 // whenever there is space.
 func TestWindow_SlowOwner_BlocksOnlyWriter(t *testing.T) {
-	s := newStress(t, tight, 5000)
+	s := newStress(t, nil, tight, 5000)
 	ctx := testContext(t)
 	o := must[*Owner](t)(s.log.Own(0))
 	defer o.Release(false)

@@ -33,7 +33,8 @@ func (l *Log) Writer(id Stream) *Writer {
 // Buffer returns free space of the log to read output into, for the Commit that
 // follows. The buffer of an earlier call must not be used any more. It never blocks.
 // It returns nil when the owner's window is used up, that is, when less than 4 KiB of
-// it (or a quarter of a smaller window) are free for this stream. The space is at
+// it (or a quarter of a smaller window) are free for this stream, or when output has to be
+// written to the file first, which WaitSpace does. The space is at
 // most two chunks, and as small as 512 bytes until reads fill it: blocks grow from 4
 // to 64 KiB. It is never more than a quarter of the window, owned or not: the buffer
 // in which one stream waits for its next byte must not use up the window of the
@@ -46,7 +47,7 @@ func (w *Writer) Buffer() []byte {
 		panic("eventlog: buffer for " + s.id.String() + " after its end")
 	}
 	l.window.reserve(s, -s.reservedBytes, -s.reservedEvents)
-	if !l.window.hasSpace(s) {
+	if !l.window.hasSpace(s) || l.spillDue() {
 		l.settle()
 		return nil
 	}
@@ -92,11 +93,12 @@ func (w *Writer) Commit(n int, at time.Time) {
 	l.settle()
 }
 
-// WaitSpace blocks until Buffer would not return nil. It returns the cause of
-// ctx when that is done first.
+// WaitSpace blocks until Buffer would not return nil. It writes output to the file of the log
+// if it has to. It returns the cause of ctx when that is done while it waits for the owner.
 func (w *Writer) WaitSpace(ctx context.Context) error {
 	l := w.log
 	for {
+		l.spill()
 		l.mu.Lock()
 		if l.window.hasSpace(w.stream) {
 			l.mu.Unlock()

@@ -47,6 +47,10 @@ var Server = []Metric{
 		Help: "Output that was read from processes and that their owners have not acknowledged."},
 	{Name: "execwire_retained_bytes", Title: "Retained output", Type: Gauge, Group: groupProcesses,
 		Help: "Memory that counts for retained_output_bytes_total."},
+	{Name: "execwire_output_file_bytes", Title: "Output in files", Type: Gauge, Group: groupProcesses,
+		Help: "Output of processes in files, which counts for output_file_bytes_total."},
+	{Name: "execwire_output_file_failures_total", Title: "Output not written", Type: Counter, Group: groupProcesses,
+		Help: "Blocks of output, of at most 64 KiB, that could not be written to a file: readers get a gap."},
 
 	{Name: "execwire_output_bytes_total", Title: "Output", Type: Counter, Labels: []string{"api", "stream"}, Group: groupBytes,
 		Help: "Output of processes that was sent to clients, once for each client."},

@@ -258,7 +258,7 @@ func Restore(config Config, state *SupervisorState) (*Supervisor, []*Process, er
 
 // restoreProcess returns the Process without starting anything.
 func (s *Supervisor) restoreProcess(saved *ProcessState) (*Process, error) {
-	log, err := eventlog.Restore(saved.Log)
+	log, err := s.config.Files.Restore(saved.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,9 @@ type Config struct {
 	// OOMScoreAdjust is added to the oom_score_adj of this program for processes, up to 1000, so
 	// that the OOM killer prefers them. Default 0.
 	OOMScoreAdjust int
+	// Files are for output of processes without an owner; who starts a process discards its log.
+	// Nil: it is only in memory.
+	Files *eventlog.Files
 	// Sandboxes are for Restore only: they get what confined processes use of them. Nil: none is.
 	Sandboxes *sandbox.Sandboxes
 	// Observer is called about starts, exits and kills. Default: nothing is.
@@ -300,7 +303,7 @@ func (s *Supervisor) newProcess(spec Spec, c child, cio *childIO, root *trackedR
 	if c.cgroup != nil {
 		root.cgroup = c.cgroup.Path()
 	}
-	p := s.makeProcess(spec, c, root, eventlog.New(spec.Output))
+	p := s.makeProcess(spec, c, root, s.config.Files.New(spec.Output))
 	p.startedAt, p.state = time.Now(), StateRunning
 	p.spec.Env = nil
 	if spec.Sandbox != nil {

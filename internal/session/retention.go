@@ -98,6 +98,9 @@ func (p *Process) remove() {
 	if p.owner.graceTimer != nil {
 		p.owner.graceTimer.Stop()
 	}
+	if p.hasStarted() && p.Log().Stats().HasFile && !s.registry.background(p.Log().Discard) {
+		p.Log().Discard() // the registry closes, and session.mu delays nobody
+	}
 	s.registry.budget.resize(p, 0)
 	s.changed = true
 	s.removeDefaultIfEmpty()

@@ -91,6 +91,6 @@ func processStatus(of *session.Session, p *session.Process) *execwirev1.ProcessS
 		Principal: of.Principal(), SessionId: of.ID(), ProcessId: p.ID(), Pid: int32(p.PID()), State: states[p.State()],
 		Program: strings.ToValidUTF8(program[:min(len(program), maxProgramBytes)], ""), StartTime: timestamppb.New(p.StartedAt()),
 		OutputBytes: total, RetainedBytes: uint64(log.RetainedBytes), UnacknowledgedBytes: uint64(log.UnacknowledgedBytes),
-		Owned: log.Owned, Readers: uint32(log.Readers),
+		Owned: log.Owned, Readers: uint32(log.Readers), FileBytes: log.FileBytes,
 	}
 }

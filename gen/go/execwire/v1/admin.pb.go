@@ -1064,14 +1064,16 @@ type ProcessStatus struct {
 	ResidentBytes uint64 `protobuf:"varint,9,opt,name=resident_bytes,json=residentBytes,proto3" json:"resident_bytes,omitempty"`
 	// Output so far.
 	OutputBytes uint64 `protobuf:"varint,10,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
-	// Output in its log.
+	// Output in its log in memory.
 	RetainedBytes uint64 `protobuf:"varint,11,opt,name=retained_bytes,json=retainedBytes,proto3" json:"retained_bytes,omitempty"`
 	// Output that its owner has not acknowledged.
 	UnacknowledgedBytes uint64 `protobuf:"varint,12,opt,name=unacknowledged_bytes,json=unacknowledgedBytes,proto3" json:"unacknowledged_bytes,omitempty"`
 	// It has an owner.
 	Owned bool `protobuf:"varint,13,opt,name=owned,proto3" json:"owned,omitempty"`
 	// Readers of its log, its owner included.
-	Readers       uint32 `protobuf:"varint,14,opt,name=readers,proto3" json:"readers,omitempty"`
+	Readers uint32 `protobuf:"varint,14,opt,name=readers,proto3" json:"readers,omitempty"`
+	// Output that is in the file of its log, some of which may be in memory, too.
+	FileBytes     uint64 `protobuf:"varint,15,opt,name=file_bytes,json=fileBytes,proto3" json:"file_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1200,6 +1202,13 @@ func (x *ProcessStatus) GetOwned() bool {
 func (x *ProcessStatus) GetReaders() uint32 {
 	if x != nil {
 		return x.Readers
+	}
+	return 0
+}
+
+func (x *ProcessStatus) GetFileBytes() uint64 {
+	if x != nil {
+		return x.FileBytes
 	}
 	return 0
 }
@@ -1370,7 +1379,7 @@ const file_execwire_v1_admin_proto_rawDesc = "" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x1a\n" +
-	"\battached\x18\x03 \x01(\bR\battached\"\x8d\x04\n" +
+	"\battached\x18\x03 \x01(\bR\battached\"\xac\x04\n" +
 	"\rProcessStatus\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x1d\n" +
 	"\n" +
@@ -1389,7 +1398,9 @@ const file_execwire_v1_admin_proto_rawDesc = "" +
 	"\x0eretained_bytes\x18\v \x01(\x04R\rretainedBytes\x121\n" +
 	"\x14unacknowledged_bytes\x18\f \x01(\x04R\x13unacknowledgedBytes\x12\x14\n" +
 	"\x05owned\x18\r \x01(\bR\x05owned\x12\x18\n" +
-	"\areaders\x18\x0e \x01(\rR\areaders\"y\n" +
+	"\areaders\x18\x0e \x01(\rR\areaders\x12\x1d\n" +
+	"\n" +
+	"file_bytes\x18\x0f \x01(\x04R\tfileBytes\"y\n" +
 	"\x12TakeProfileRequest\x12,\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x18.execwire.v1.ProfileKindR\x04kind\x125\n" +
 	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration\")\n" +

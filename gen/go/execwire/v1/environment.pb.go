@@ -456,8 +456,12 @@ type ServerLimits struct {
 	// Such records of one principal that are kept for longer than
 	// closed_process_retention.
 	UnseenProcessesPerPrincipal uint64 `protobuf:"varint,51,opt,name=unseen_processes_per_principal,json=unseenProcessesPerPrincipal,proto3" json:"unseen_processes_per_principal,omitempty"`
-	unknownFields               protoimpl.UnknownFields
-	sizeCache                   protoimpl.SizeCache
+	// Output per process that is kept in a file while it has no owner, in bytes. 0: none.
+	OutputFileBytes uint64 `protobuf:"varint,52,opt,name=output_file_bytes,json=outputFileBytes,proto3" json:"output_file_bytes,omitempty"`
+	// Such output of all processes, in bytes. 0: none.
+	OutputFileBytesTotal uint64 `protobuf:"varint,53,opt,name=output_file_bytes_total,json=outputFileBytesTotal,proto3" json:"output_file_bytes_total,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *ServerLimits) Reset() {
@@ -742,6 +746,20 @@ func (x *ServerLimits) GetUnseenProcessesPerPrincipal() uint64 {
 	return 0
 }
 
+func (x *ServerLimits) GetOutputFileBytes() uint64 {
+	if x != nil {
+		return x.OutputFileBytes
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetOutputFileBytesTotal() uint64 {
+	if x != nil {
+		return x.OutputFileBytesTotal
+	}
+	return 0
+}
+
 var File_execwire_v1_environment_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_environment_proto_rawDesc = "" +
@@ -772,7 +790,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x10required_sandbox\x18\x13 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\x0frequiredSandbox\x12*\n" +
 	"\x11loopback_any_user\x18\x14 \x01(\bR\x0floopbackAnyUser\x12\x1f\n" +
 	"\vinstance_id\x18\x15 \x01(\tR\n" +
-	"instanceId\"\xf0\x0f\n" +
+	"instanceId\"\xd3\x10\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +
@@ -810,7 +828,9 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x13watch_pending_bytes\x18* \x01(\x04R\x11watchPendingBytes\x12=\n" +
 	"\x1bawaited_paths_per_principal\x18+ \x01(\x04R\x18awaitedPathsPerPrincipal\x12S\n" +
 	"\x18unseen_process_retention\x182 \x01(\v2\x19.google.protobuf.DurationR\x16unseenProcessRetention\x12C\n" +
-	"\x1eunseen_processes_per_principal\x183 \x01(\x04R\x1bunseenProcessesPerPrincipalJ\x04\b\x11\x10\x12R\vspool_bytes*\x88\x02\n" +
+	"\x1eunseen_processes_per_principal\x183 \x01(\x04R\x1bunseenProcessesPerPrincipal\x12*\n" +
+	"\x11output_file_bytes\x184 \x01(\x04R\x0foutputFileBytes\x125\n" +
+	"\x17output_file_bytes_total\x185 \x01(\x04R\x14outputFileBytesTotalJ\x04\b\x11\x10\x12R\vspool_bytes*\x88\x02\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FEATURE_PROCESSES\x10\x01\x12\x16\n" +

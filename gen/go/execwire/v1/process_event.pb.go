@@ -80,6 +80,73 @@ func (OutputStream) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{0}
 }
 
+// GapCause is why output is missing.
+type GapCause int32
+
+const (
+	// The server is older than this field.
+	GapCause_GAP_CAUSE_UNSPECIFIED GapCause = 0
+	// It was beyond the limits of the process, retained_output_bytes_per_process and
+	// output_file_bytes_per_process, or its owner had acknowledged it.
+	GapCause_GAP_CAUSE_LIMIT GapCause = 1
+	// The files of all processes had reached output_file_bytes_total.
+	GapCause_GAP_CAUSE_FILES_FULL GapCause = 2
+	// The file system of output_directory had too little free space.
+	GapCause_GAP_CAUSE_DISK_FULL GapCause = 3
+	// It could not be written to the file of the process. The log of the server says
+	// why.
+	GapCause_GAP_CAUSE_WRITE_FAILED GapCause = 4
+	// It could not be read from the file of the process. It may be possible later.
+	GapCause_GAP_CAUSE_READ_FAILED GapCause = 5
+)
+
+// Enum value maps for GapCause.
+var (
+	GapCause_name = map[int32]string{
+		0: "GAP_CAUSE_UNSPECIFIED",
+		1: "GAP_CAUSE_LIMIT",
+		2: "GAP_CAUSE_FILES_FULL",
+		3: "GAP_CAUSE_DISK_FULL",
+		4: "GAP_CAUSE_WRITE_FAILED",
+		5: "GAP_CAUSE_READ_FAILED",
+	}
+	GapCause_value = map[string]int32{
+		"GAP_CAUSE_UNSPECIFIED":  0,
+		"GAP_CAUSE_LIMIT":        1,
+		"GAP_CAUSE_FILES_FULL":   2,
+		"GAP_CAUSE_DISK_FULL":    3,
+		"GAP_CAUSE_WRITE_FAILED": 4,
+		"GAP_CAUSE_READ_FAILED":  5,
+	}
+)
+
+func (x GapCause) Enum() *GapCause {
+	p := new(GapCause)
+	*p = x
+	return p
+}
+
+func (x GapCause) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (GapCause) Descriptor() protoreflect.EnumDescriptor {
+	return file_execwire_v1_process_event_proto_enumTypes[1].Descriptor()
+}
+
+func (GapCause) Type() protoreflect.EnumType {
+	return &file_execwire_v1_process_event_proto_enumTypes[1]
+}
+
+func (x GapCause) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use GapCause.Descriptor instead.
+func (GapCause) EnumDescriptor() ([]byte, []int) {
+	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{1}
+}
+
 // ExitCause is the cause of the end of a process.
 type ExitCause int32
 
@@ -137,11 +204,11 @@ func (x ExitCause) String() string {
 }
 
 func (ExitCause) Descriptor() protoreflect.EnumDescriptor {
-	return file_execwire_v1_process_event_proto_enumTypes[1].Descriptor()
+	return file_execwire_v1_process_event_proto_enumTypes[2].Descriptor()
 }
 
 func (ExitCause) Type() protoreflect.EnumType {
-	return &file_execwire_v1_process_event_proto_enumTypes[1]
+	return &file_execwire_v1_process_event_proto_enumTypes[2]
 }
 
 func (x ExitCause) Number() protoreflect.EnumNumber {
@@ -150,7 +217,7 @@ func (x ExitCause) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExitCause.Descriptor instead.
 func (ExitCause) EnumDescriptor() ([]byte, []int) {
-	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{1}
+	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{2}
 }
 
 // Signal is a signal by its Linux number. Numbers that have no name here
@@ -307,11 +374,11 @@ func (x Signal) String() string {
 }
 
 func (Signal) Descriptor() protoreflect.EnumDescriptor {
-	return file_execwire_v1_process_event_proto_enumTypes[2].Descriptor()
+	return file_execwire_v1_process_event_proto_enumTypes[3].Descriptor()
 }
 
 func (Signal) Type() protoreflect.EnumType {
-	return &file_execwire_v1_process_event_proto_enumTypes[2]
+	return &file_execwire_v1_process_event_proto_enumTypes[3]
 }
 
 func (x Signal) Number() protoreflect.EnumNumber {
@@ -320,7 +387,7 @@ func (x Signal) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Signal.Descriptor instead.
 func (Signal) EnumDescriptor() ([]byte, []int) {
-	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{2}
+	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{3}
 }
 
 // ProcessEvent is one event in the log of a process.
@@ -551,8 +618,8 @@ func (x *ProcessOutput) GetReadTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// OutputGap reports output that the reader missed because it was evicted. It takes the
-// place of the missing events.
+// OutputGap reports output that the reader missed because it was evicted or lost. It
+// takes the place of the missing events.
 type OutputGap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The seq of the event that follows the gap.
@@ -563,7 +630,9 @@ type OutputGap struct {
 	// behind, for one that starts at 0, and for an owner that resumes from what it
 	// acknowledged. A reader that starts inside the gap gets the exact loss of each
 	// stream from the next offset.
-	UpperBound    bool `protobuf:"varint,3,opt,name=upper_bound,json=upperBound,proto3" json:"upper_bound,omitempty"`
+	UpperBound bool `protobuf:"varint,3,opt,name=upper_bound,json=upperBound,proto3" json:"upper_bound,omitempty"`
+	// Why the last of it is missing.
+	Cause         GapCause `protobuf:"varint,4,opt,name=cause,proto3,enum=execwire.v1.GapCause" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -617,6 +686,13 @@ func (x *OutputGap) GetUpperBound() bool {
 		return x.UpperBound
 	}
 	return false
+}
+
+func (x *OutputGap) GetCause() GapCause {
+	if x != nil {
+		return x.Cause
+	}
+	return GapCause_GAP_CAUSE_UNSPECIFIED
 }
 
 // TerminalResized is a size that the terminal was given, between the events before and
@@ -1052,12 +1128,13 @@ const file_execwire_v1_process_event_proto_rawDesc = "" +
 	"\x06stream\x18\x01 \x01(\x0e2\x19.execwire.v1.OutputStreamR\x06stream\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x127\n" +
-	"\tread_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\breadTime\"\x81\x01\n" +
+	"\tread_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\breadTime\"\xae\x01\n" +
 	"\tOutputGap\x12.\n" +
 	"\x13first_available_seq\x18\x01 \x01(\x04R\x11firstAvailableSeq\x12#\n" +
 	"\rdropped_bytes\x18\x02 \x01(\x04R\fdroppedBytes\x12\x1f\n" +
 	"\vupper_bound\x18\x03 \x01(\bR\n" +
-	"upperBound\"o\n" +
+	"upperBound\x12+\n" +
+	"\x05cause\x18\x04 \x01(\x0e2\x15.execwire.v1.GapCauseR\x05cause\"o\n" +
 	"\x0fTerminalResized\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x18\n" +
 	"\acolumns\x18\x02 \x01(\rR\acolumns\x12.\n" +
@@ -1088,7 +1165,14 @@ const file_execwire_v1_process_event_proto_rawDesc = "" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDERR\x10\x02\x12\x1a\n" +
-	"\x16OUTPUT_STREAM_TERMINAL\x10\x03*\xd6\x01\n" +
+	"\x16OUTPUT_STREAM_TERMINAL\x10\x03*\xa4\x01\n" +
+	"\bGapCause\x12\x19\n" +
+	"\x15GAP_CAUSE_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fGAP_CAUSE_LIMIT\x10\x01\x12\x18\n" +
+	"\x14GAP_CAUSE_FILES_FULL\x10\x02\x12\x17\n" +
+	"\x13GAP_CAUSE_DISK_FULL\x10\x03\x12\x1a\n" +
+	"\x16GAP_CAUSE_WRITE_FAILED\x10\x04\x12\x19\n" +
+	"\x15GAP_CAUSE_READ_FAILED\x10\x05*\xd6\x01\n" +
 	"\tExitCause\x12\x1a\n" +
 	"\x16EXIT_CAUSE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EXIT_CAUSE_EXITED\x10\x01\x12\x19\n" +
@@ -1154,48 +1238,50 @@ func file_execwire_v1_process_event_proto_rawDescGZIP() []byte {
 	return file_execwire_v1_process_event_proto_rawDescData
 }
 
-var file_execwire_v1_process_event_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_execwire_v1_process_event_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_execwire_v1_process_event_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_execwire_v1_process_event_proto_goTypes = []any{
 	(OutputStream)(0),             // 0: execwire.v1.OutputStream
-	(ExitCause)(0),                // 1: execwire.v1.ExitCause
-	(Signal)(0),                   // 2: execwire.v1.Signal
-	(*ProcessEvent)(nil),          // 3: execwire.v1.ProcessEvent
-	(*ProcessOutput)(nil),         // 4: execwire.v1.ProcessOutput
-	(*OutputGap)(nil),             // 5: execwire.v1.OutputGap
-	(*TerminalResized)(nil),       // 6: execwire.v1.TerminalResized
-	(*ProcessExited)(nil),         // 7: execwire.v1.ProcessExited
-	(*ProcessClosed)(nil),         // 8: execwire.v1.ProcessClosed
-	(*StreamTotal)(nil),           // 9: execwire.v1.StreamTotal
-	(*ExitRecord)(nil),            // 10: execwire.v1.ExitRecord
-	(*ResourceUsage)(nil),         // 11: execwire.v1.ResourceUsage
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
+	(GapCause)(0),                 // 1: execwire.v1.GapCause
+	(ExitCause)(0),                // 2: execwire.v1.ExitCause
+	(Signal)(0),                   // 3: execwire.v1.Signal
+	(*ProcessEvent)(nil),          // 4: execwire.v1.ProcessEvent
+	(*ProcessOutput)(nil),         // 5: execwire.v1.ProcessOutput
+	(*OutputGap)(nil),             // 6: execwire.v1.OutputGap
+	(*TerminalResized)(nil),       // 7: execwire.v1.TerminalResized
+	(*ProcessExited)(nil),         // 8: execwire.v1.ProcessExited
+	(*ProcessClosed)(nil),         // 9: execwire.v1.ProcessClosed
+	(*StreamTotal)(nil),           // 10: execwire.v1.StreamTotal
+	(*ExitRecord)(nil),            // 11: execwire.v1.ExitRecord
+	(*ResourceUsage)(nil),         // 12: execwire.v1.ResourceUsage
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
 }
 var file_execwire_v1_process_event_proto_depIdxs = []int32{
-	4,  // 0: execwire.v1.ProcessEvent.output:type_name -> execwire.v1.ProcessOutput
-	7,  // 1: execwire.v1.ProcessEvent.exited:type_name -> execwire.v1.ProcessExited
-	8,  // 2: execwire.v1.ProcessEvent.closed:type_name -> execwire.v1.ProcessClosed
-	5,  // 3: execwire.v1.ProcessEvent.gap:type_name -> execwire.v1.OutputGap
-	6,  // 4: execwire.v1.ProcessEvent.resized:type_name -> execwire.v1.TerminalResized
+	5,  // 0: execwire.v1.ProcessEvent.output:type_name -> execwire.v1.ProcessOutput
+	8,  // 1: execwire.v1.ProcessEvent.exited:type_name -> execwire.v1.ProcessExited
+	9,  // 2: execwire.v1.ProcessEvent.closed:type_name -> execwire.v1.ProcessClosed
+	6,  // 3: execwire.v1.ProcessEvent.gap:type_name -> execwire.v1.OutputGap
+	7,  // 4: execwire.v1.ProcessEvent.resized:type_name -> execwire.v1.TerminalResized
 	0,  // 5: execwire.v1.ProcessOutput.stream:type_name -> execwire.v1.OutputStream
-	12, // 6: execwire.v1.ProcessOutput.read_time:type_name -> google.protobuf.Timestamp
-	12, // 7: execwire.v1.TerminalResized.time:type_name -> google.protobuf.Timestamp
-	10, // 8: execwire.v1.ProcessExited.exit:type_name -> execwire.v1.ExitRecord
-	9,  // 9: execwire.v1.ProcessClosed.totals:type_name -> execwire.v1.StreamTotal
-	0,  // 10: execwire.v1.StreamTotal.stream:type_name -> execwire.v1.OutputStream
-	2,  // 11: execwire.v1.ExitRecord.signal:type_name -> execwire.v1.Signal
-	1,  // 12: execwire.v1.ExitRecord.cause:type_name -> execwire.v1.ExitCause
-	12, // 13: execwire.v1.ExitRecord.exit_time:type_name -> google.protobuf.Timestamp
-	13, // 14: execwire.v1.ExitRecord.wall_time:type_name -> google.protobuf.Duration
-	11, // 15: execwire.v1.ExitRecord.usage:type_name -> execwire.v1.ResourceUsage
-	13, // 16: execwire.v1.ResourceUsage.user_time:type_name -> google.protobuf.Duration
-	13, // 17: execwire.v1.ResourceUsage.system_time:type_name -> google.protobuf.Duration
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	13, // 6: execwire.v1.ProcessOutput.read_time:type_name -> google.protobuf.Timestamp
+	1,  // 7: execwire.v1.OutputGap.cause:type_name -> execwire.v1.GapCause
+	13, // 8: execwire.v1.TerminalResized.time:type_name -> google.protobuf.Timestamp
+	11, // 9: execwire.v1.ProcessExited.exit:type_name -> execwire.v1.ExitRecord
+	10, // 10: execwire.v1.ProcessClosed.totals:type_name -> execwire.v1.StreamTotal
+	0,  // 11: execwire.v1.StreamTotal.stream:type_name -> execwire.v1.OutputStream
+	3,  // 12: execwire.v1.ExitRecord.signal:type_name -> execwire.v1.Signal
+	2,  // 13: execwire.v1.ExitRecord.cause:type_name -> execwire.v1.ExitCause
+	13, // 14: execwire.v1.ExitRecord.exit_time:type_name -> google.protobuf.Timestamp
+	14, // 15: execwire.v1.ExitRecord.wall_time:type_name -> google.protobuf.Duration
+	12, // 16: execwire.v1.ExitRecord.usage:type_name -> execwire.v1.ResourceUsage
+	14, // 17: execwire.v1.ResourceUsage.user_time:type_name -> google.protobuf.Duration
+	14, // 18: execwire.v1.ResourceUsage.system_time:type_name -> google.protobuf.Duration
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_process_event_proto_init() }
@@ -1219,7 +1305,7 @@ func file_execwire_v1_process_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_process_event_proto_rawDesc), len(file_execwire_v1_process_event_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -61,8 +61,9 @@ class GetUpgradeResponse(_message.Message):
     def __init__(self, upgrade: _Optional[_Union[Upgrade, _Mapping]] = ...) -> None: ...
 
 class ProcessStatus(_message.Message):
-    __slots__ = ["cpu_time", "output_bytes", "owned", "pid", "principal", "process_id", "program", "readers", "resident_bytes", "retained_bytes", "session_id", "start_time", "state", "unacknowledged_bytes"]
+    __slots__ = ["cpu_time", "file_bytes", "output_bytes", "owned", "pid", "principal", "process_id", "program", "readers", "resident_bytes", "retained_bytes", "session_id", "start_time", "state", "unacknowledged_bytes"]
     CPU_TIME_FIELD_NUMBER: _ClassVar[int]
+    FILE_BYTES_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
     OWNED_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -77,6 +78,7 @@ class ProcessStatus(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     UNACKNOWLEDGED_BYTES_FIELD_NUMBER: _ClassVar[int]
     cpu_time: _duration_pb2.Duration
+    file_bytes: int
     output_bytes: int
     owned: bool
     pid: int
@@ -90,7 +92,7 @@ class ProcessStatus(_message.Message):
     start_time: _timestamp_pb2.Timestamp
     state: _process_pb2.ProcessState
     unacknowledged_bytes: int
-    def __init__(self, principal: _Optional[str] = ..., session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., pid: _Optional[int] = ..., state: _Optional[_Union[_process_pb2.ProcessState, str]] = ..., program: _Optional[str] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., cpu_time: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., resident_bytes: _Optional[int] = ..., output_bytes: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., unacknowledged_bytes: _Optional[int] = ..., owned: bool = ..., readers: _Optional[int] = ...) -> None: ...
+    def __init__(self, principal: _Optional[str] = ..., session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., pid: _Optional[int] = ..., state: _Optional[_Union[_process_pb2.ProcessState, str]] = ..., program: _Optional[str] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., cpu_time: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., resident_bytes: _Optional[int] = ..., output_bytes: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., unacknowledged_bytes: _Optional[int] = ..., owned: bool = ..., readers: _Optional[int] = ..., file_bytes: _Optional[int] = ...) -> None: ...
 
 class ReadAuditRequest(_message.Message):
     __slots__ = ["max_records"]

@@ -15,6 +15,12 @@ EXIT_CAUSE_SERVER_SHUTDOWN: ExitCause
 EXIT_CAUSE_TERMINATED: ExitCause
 EXIT_CAUSE_TIMEOUT: ExitCause
 EXIT_CAUSE_UNSPECIFIED: ExitCause
+GAP_CAUSE_DISK_FULL: GapCause
+GAP_CAUSE_FILES_FULL: GapCause
+GAP_CAUSE_LIMIT: GapCause
+GAP_CAUSE_READ_FAILED: GapCause
+GAP_CAUSE_UNSPECIFIED: GapCause
+GAP_CAUSE_WRITE_FAILED: GapCause
 OUTPUT_STREAM_STDERR: OutputStream
 OUTPUT_STREAM_STDOUT: OutputStream
 OUTPUT_STREAM_TERMINAL: OutputStream
@@ -71,14 +77,16 @@ class ExitRecord(_message.Message):
     def __init__(self, exit_code: _Optional[int] = ..., signal: _Optional[_Union[Signal, str]] = ..., cause: _Optional[_Union[ExitCause, str]] = ..., exit_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., wall_time: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., usage: _Optional[_Union[ResourceUsage, _Mapping]] = ..., sandbox_denied: bool = ...) -> None: ...
 
 class OutputGap(_message.Message):
-    __slots__ = ["dropped_bytes", "first_available_seq", "upper_bound"]
+    __slots__ = ["cause", "dropped_bytes", "first_available_seq", "upper_bound"]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
     DROPPED_BYTES_FIELD_NUMBER: _ClassVar[int]
     FIRST_AVAILABLE_SEQ_FIELD_NUMBER: _ClassVar[int]
     UPPER_BOUND_FIELD_NUMBER: _ClassVar[int]
+    cause: GapCause
     dropped_bytes: int
     first_available_seq: int
     upper_bound: bool
-    def __init__(self, first_available_seq: _Optional[int] = ..., dropped_bytes: _Optional[int] = ..., upper_bound: bool = ...) -> None: ...
+    def __init__(self, first_available_seq: _Optional[int] = ..., dropped_bytes: _Optional[int] = ..., upper_bound: bool = ..., cause: _Optional[_Union[GapCause, str]] = ...) -> None: ...
 
 class ProcessClosed(_message.Message):
     __slots__ = ["totals"]
@@ -149,6 +157,9 @@ class TerminalResized(_message.Message):
     def __init__(self, rows: _Optional[int] = ..., columns: _Optional[int] = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class OutputStream(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = []
+
+class GapCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []
 
 class ExitCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file execwire/v1/process_event.proto.
  */
 export const file_execwire_v1_process_event: GenFile = /*@__PURE__*/
-  fileDesc("Ch9leGVjd2lyZS92MS9wcm9jZXNzX2V2ZW50LnByb3RvEgtleGVjd2lyZS52MSKGAgoMUHJvY2Vzc0V2ZW50EgsKA3NlcRgBIAEoBBIsCgZvdXRwdXQYAiABKAsyGi5leGVjd2lyZS52MS5Qcm9jZXNzT3V0cHV0SAASLAoGZXhpdGVkGAMgASgLMhouZXhlY3dpcmUudjEuUHJvY2Vzc0V4aXRlZEgAEiwKBmNsb3NlZBgEIAEoCzIaLmV4ZWN3aXJlLnYxLlByb2Nlc3NDbG9zZWRIABIlCgNnYXAYBSABKAsyFi5leGVjd2lyZS52MS5PdXRwdXRHYXBIABIvCgdyZXNpemVkGAYgASgLMhwuZXhlY3dpcmUudjEuVGVybWluYWxSZXNpemVkSABCBwoFZXZlbnQihwEKDVByb2Nlc3NPdXRwdXQSKQoGc3RyZWFtGAEgASgOMhkuZXhlY3dpcmUudjEuT3V0cHV0U3RyZWFtEg4KBm9mZnNldBgCIAEoBBIMCgRkYXRhGAMgASgMEi0KCXJlYWRfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVAoJT3V0cHV0R2FwEhsKE2ZpcnN0X2F2YWlsYWJsZV9zZXEYASABKAQSFQoNZHJvcHBlZF9ieXRlcxgCIAEoBBITCgt1cHBlcl9ib3VuZBgDIAEoCCJaCg9UZXJtaW5hbFJlc2l6ZWQSDAoEcm93cxgBIAEoDRIPCgdjb2x1bW5zGAIgASgNEigKBHRpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjYKDVByb2Nlc3NFeGl0ZWQSJQoEZXhpdBgBIAEoCzIXLmV4ZWN3aXJlLnYxLkV4aXRSZWNvcmQiOQoNUHJvY2Vzc0Nsb3NlZBIoCgZ0b3RhbHMYASADKAsyGC5leGVjd2lyZS52MS5TdHJlYW1Ub3RhbCJHCgtTdHJlYW1Ub3RhbBIpCgZzdHJlYW0YASABKA4yGS5leGVjd2lyZS52MS5PdXRwdXRTdHJlYW0SDQoFYnl0ZXMYAiABKAQimQIKCkV4aXRSZWNvcmQSEwoJZXhpdF9jb2RlGAEgASgFSAASJQoGc2lnbmFsGAIgASgOMhMuZXhlY3dpcmUudjEuU2lnbmFsSAASJQoFY2F1c2UYAyABKA4yFi5leGVjd2lyZS52MS5FeGl0Q2F1c2USLQoJZXhpdF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCgl3YWxsX3RpbWUYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKQoFdXNhZ2UYBiABKAsyGi5leGVjd2lyZS52MS5SZXNvdXJjZVVzYWdlEhYKDnNhbmRib3hfZGVuaWVkGAcgASgIQggKBnN0YXR1cyKJAQoNUmVzb3VyY2VVc2FnZRIsCgl1c2VyX3RpbWUYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLgoLc3lzdGVtX3RpbWUYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGgoSbWF4X3Jlc2lkZW50X2J5dGVzGAMgASgEKn0KDE91dHB1dFN0cmVhbRIdChlPVVRQVVRfU1RSRUFNX1VOU1BFQ0lGSUVEEAASGAoUT1VUUFVUX1NUUkVBTV9TVERPVVQQARIYChRPVVRQVVRfU1RSRUFNX1NUREVSUhACEhoKFk9VVFBVVF9TVFJFQU1fVEVSTUlOQUwQAyrWAQoJRXhpdENhdXNlEhoKFkVYSVRfQ0FVU0VfVU5TUEVDSUZJRUQQABIVChFFWElUX0NBVVNFX0VYSVRFRBABEhkKFUVYSVRfQ0FVU0VfVEVSTUlOQVRFRBACEhYKEkVYSVRfQ0FVU0VfVElNRU9VVBADEhQKEEVYSVRfQ0FVU0VfTElNSVQQBBIeChpFWElUX0NBVVNFX1NFUlZFUl9TSFVURE9XThAFEhMKD0VYSVRfQ0FVU0VfTE9TVBAGEhgKFEVYSVRfQ0FVU0VfTk9fT1VUUFVUEAcqqgQKBlNpZ25hbBIWChJTSUdOQUxfVU5TUEVDSUZJRUQQABIOCgpTSUdOQUxfSFVQEAESDgoKU0lHTkFMX0lOVBACEg8KC1NJR05BTF9RVUlUEAMSDgoKU0lHTkFMX0lMTBAEEg8KC1NJR05BTF9UUkFQEAUSDwoLU0lHTkFMX0FCUlQQBhIOCgpTSUdOQUxfQlVTEAcSDgoKU0lHTkFMX0ZQRRAIEg8KC1NJR05BTF9LSUxMEAkSDwoLU0lHTkFMX1VTUjEQChIPCgtTSUdOQUxfU0VHVhALEg8KC1NJR05BTF9VU1IyEAwSDwoLU0lHTkFMX1BJUEUQDRIPCgtTSUdOQUxfQUxSTRAOEg8KC1NJR05BTF9URVJNEA8SEQoNU0lHTkFMX1NUS0ZMVBAQEg8KC1NJR05BTF9DSExEEBESDwoLU0lHTkFMX0NPTlQQEhIPCgtTSUdOQUxfU1RPUBATEg8KC1NJR05BTF9UU1RQEBQSDwoLU0lHTkFMX1RUSU4QFRIPCgtTSUdOQUxfVFRPVRAWEg4KClNJR05BTF9VUkcQFxIPCgtTSUdOQUxfWENQVRAYEg8KC1NJR05BTF9YRlNaEBkSEQoNU0lHTkFMX1ZUQUxSTRAaEg8KC1NJR05BTF9QUk9GEBsSEAoMU0lHTkFMX1dJTkNIEBwSDQoJU0lHTkFMX0lPEB0SDgoKU0lHTkFMX1BXUhAeEg4KClNJR05BTF9TWVMQH0KtAQoPY29tLmV4ZWN3aXJlLnYxQhFQcm9jZXNzRXZlbnRQcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch9leGVjd2lyZS92MS9wcm9jZXNzX2V2ZW50LnByb3RvEgtleGVjd2lyZS52MSKGAgoMUHJvY2Vzc0V2ZW50EgsKA3NlcRgBIAEoBBIsCgZvdXRwdXQYAiABKAsyGi5leGVjd2lyZS52MS5Qcm9jZXNzT3V0cHV0SAASLAoGZXhpdGVkGAMgASgLMhouZXhlY3dpcmUudjEuUHJvY2Vzc0V4aXRlZEgAEiwKBmNsb3NlZBgEIAEoCzIaLmV4ZWN3aXJlLnYxLlByb2Nlc3NDbG9zZWRIABIlCgNnYXAYBSABKAsyFi5leGVjd2lyZS52MS5PdXRwdXRHYXBIABIvCgdyZXNpemVkGAYgASgLMhwuZXhlY3dpcmUudjEuVGVybWluYWxSZXNpemVkSABCBwoFZXZlbnQihwEKDVByb2Nlc3NPdXRwdXQSKQoGc3RyZWFtGAEgASgOMhkuZXhlY3dpcmUudjEuT3V0cHV0U3RyZWFtEg4KBm9mZnNldBgCIAEoBBIMCgRkYXRhGAMgASgMEi0KCXJlYWRfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiegoJT3V0cHV0R2FwEhsKE2ZpcnN0X2F2YWlsYWJsZV9zZXEYASABKAQSFQoNZHJvcHBlZF9ieXRlcxgCIAEoBBITCgt1cHBlcl9ib3VuZBgDIAEoCBIkCgVjYXVzZRgEIAEoDjIVLmV4ZWN3aXJlLnYxLkdhcENhdXNlIloKD1Rlcm1pbmFsUmVzaXplZBIMCgRyb3dzGAEgASgNEg8KB2NvbHVtbnMYAiABKA0SKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNgoNUHJvY2Vzc0V4aXRlZBIlCgRleGl0GAEgASgLMhcuZXhlY3dpcmUudjEuRXhpdFJlY29yZCI5Cg1Qcm9jZXNzQ2xvc2VkEigKBnRvdGFscxgBIAMoCzIYLmV4ZWN3aXJlLnYxLlN0cmVhbVRvdGFsIkcKC1N0cmVhbVRvdGFsEikKBnN0cmVhbRgBIAEoDjIZLmV4ZWN3aXJlLnYxLk91dHB1dFN0cmVhbRINCgVieXRlcxgCIAEoBCKZAgoKRXhpdFJlY29yZBITCglleGl0X2NvZGUYASABKAVIABIlCgZzaWduYWwYAiABKA4yEy5leGVjd2lyZS52MS5TaWduYWxIABIlCgVjYXVzZRgDIAEoDjIWLmV4ZWN3aXJlLnYxLkV4aXRDYXVzZRItCglleGl0X3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCXdhbGxfdGltZRgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIpCgV1c2FnZRgGIAEoCzIaLmV4ZWN3aXJlLnYxLlJlc291cmNlVXNhZ2USFgoOc2FuZGJveF9kZW5pZWQYByABKAhCCAoGc3RhdHVzIokBCg1SZXNvdXJjZVVzYWdlEiwKCXVzZXJfdGltZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIuCgtzeXN0ZW1fdGltZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIaChJtYXhfcmVzaWRlbnRfYnl0ZXMYAyABKAQqfQoMT3V0cHV0U3RyZWFtEh0KGU9VVFBVVF9TVFJFQU1fVU5TUEVDSUZJRUQQABIYChRPVVRQVVRfU1RSRUFNX1NURE9VVBABEhgKFE9VVFBVVF9TVFJFQU1fU1RERVJSEAISGgoWT1VUUFVUX1NUUkVBTV9URVJNSU5BTBADKqQBCghHYXBDYXVzZRIZChVHQVBfQ0FVU0VfVU5TUEVDSUZJRUQQABITCg9HQVBfQ0FVU0VfTElNSVQQARIYChRHQVBfQ0FVU0VfRklMRVNfRlVMTBACEhcKE0dBUF9DQVVTRV9ESVNLX0ZVTEwQAxIaChZHQVBfQ0FVU0VfV1JJVEVfRkFJTEVEEAQSGQoVR0FQX0NBVVNFX1JFQURfRkFJTEVEEAUq1gEKCUV4aXRDYXVzZRIaChZFWElUX0NBVVNFX1VOU1BFQ0lGSUVEEAASFQoRRVhJVF9DQVVTRV9FWElURUQQARIZChVFWElUX0NBVVNFX1RFUk1JTkFURUQQAhIWChJFWElUX0NBVVNFX1RJTUVPVVQQAxIUChBFWElUX0NBVVNFX0xJTUlUEAQSHgoaRVhJVF9DQVVTRV9TRVJWRVJfU0hVVERPV04QBRITCg9FWElUX0NBVVNFX0xPU1QQBhIYChRFWElUX0NBVVNFX05PX09VVFBVVBAHKqoECgZTaWduYWwSFgoSU0lHTkFMX1VOU1BFQ0lGSUVEEAASDgoKU0lHTkFMX0hVUBABEg4KClNJR05BTF9JTlQQAhIPCgtTSUdOQUxfUVVJVBADEg4KClNJR05BTF9JTEwQBBIPCgtTSUdOQUxfVFJBUBAFEg8KC1NJR05BTF9BQlJUEAYSDgoKU0lHTkFMX0JVUxAHEg4KClNJR05BTF9GUEUQCBIPCgtTSUdOQUxfS0lMTBAJEg8KC1NJR05BTF9VU1IxEAoSDwoLU0lHTkFMX1NFR1YQCxIPCgtTSUdOQUxfVVNSMhAMEg8KC1NJR05BTF9QSVBFEA0SDwoLU0lHTkFMX0FMUk0QDhIPCgtTSUdOQUxfVEVSTRAPEhEKDVNJR05BTF9TVEtGTFQQEBIPCgtTSUdOQUxfQ0hMRBAREg8KC1NJR05BTF9DT05UEBISDwoLU0lHTkFMX1NUT1AQExIPCgtTSUdOQUxfVFNUUBAUEg8KC1NJR05BTF9UVElOEBUSDwoLU0lHTkFMX1RUT1UQFhIOCgpTSUdOQUxfVVJHEBcSDwoLU0lHTkFMX1hDUFUQGBIPCgtTSUdOQUxfWEZTWhAZEhEKDVNJR05BTF9WVEFMUk0QGhIPCgtTSUdOQUxfUFJPRhAbEhAKDFNJR05BTF9XSU5DSBAcEg0KCVNJR05BTF9JTxAdEg4KClNJR05BTF9QV1IQHhIOCgpTSUdOQUxfU1lTEB9CrQEKD2NvbS5leGVjd2lyZS52MUIRUHJvY2Vzc0V2ZW50UHJvdG9QAVo6Z2l0aHViLmNvbS9leGVjd2lyZS9leGVjd2lyZS9nZW4vZ28vZXhlY3dpcmUvdjE7ZXhlY3dpcmV2MaICA0VYWKoCC0V4ZWN3aXJlLlYxygILRXhlY3dpcmVcVjHiAhdFeGVjd2lyZVxWMVxHUEJNZXRhZGF0YeoCDEV4ZWN3aXJlOjpWMWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * ProcessEvent is one event in the log of a process.
@@ -133,8 +133,8 @@ export const ProcessOutputSchema: GenMessage<ProcessOutput> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_event, 1);
 
 /**
- * OutputGap reports output that the reader missed because it was evicted. It takes the
- * place of the missing events.
+ * OutputGap reports output that the reader missed because it was evicted or lost. It
+ * takes the place of the missing events.
  *
  * @generated from message execwire.v1.OutputGap
  */
@@ -162,6 +162,13 @@ export type OutputGap = Message<"execwire.v1.OutputGap"> & {
    * @generated from field: bool upper_bound = 3;
    */
   upperBound: boolean;
+
+  /**
+   * Why the last of it is missing.
+   *
+   * @generated from field: execwire.v1.GapCause cause = 4;
+   */
+  cause: GapCause;
 };
 
 /**
@@ -434,6 +441,63 @@ export const OutputStreamSchema: GenEnum<OutputStream> = /*@__PURE__*/
   enumDesc(file_execwire_v1_process_event, 0);
 
 /**
+ * GapCause is why output is missing.
+ *
+ * @generated from enum execwire.v1.GapCause
+ */
+export enum GapCause {
+  /**
+   * The server is older than this field.
+   *
+   * @generated from enum value: GAP_CAUSE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It was beyond the limits of the process, retained_output_bytes_per_process and
+   * output_file_bytes_per_process, or its owner had acknowledged it.
+   *
+   * @generated from enum value: GAP_CAUSE_LIMIT = 1;
+   */
+  LIMIT = 1,
+
+  /**
+   * The files of all processes had reached output_file_bytes_total.
+   *
+   * @generated from enum value: GAP_CAUSE_FILES_FULL = 2;
+   */
+  FILES_FULL = 2,
+
+  /**
+   * The file system of output_directory had too little free space.
+   *
+   * @generated from enum value: GAP_CAUSE_DISK_FULL = 3;
+   */
+  DISK_FULL = 3,
+
+  /**
+   * It could not be written to the file of the process. The log of the server says
+   * why.
+   *
+   * @generated from enum value: GAP_CAUSE_WRITE_FAILED = 4;
+   */
+  WRITE_FAILED = 4,
+
+  /**
+   * It could not be read from the file of the process. It may be possible later.
+   *
+   * @generated from enum value: GAP_CAUSE_READ_FAILED = 5;
+   */
+  READ_FAILED = 5,
+}
+
+/**
+ * Describes the enum execwire.v1.GapCause.
+ */
+export const GapCauseSchema: GenEnum<GapCause> = /*@__PURE__*/
+  enumDesc(file_execwire_v1_process_event, 1);
+
+/**
  * ExitCause is the cause of the end of a process.
  *
  * @generated from enum execwire.v1.ExitCause
@@ -500,7 +564,7 @@ export enum ExitCause {
  * Describes the enum execwire.v1.ExitCause.
  */
 export const ExitCauseSchema: GenEnum<ExitCause> = /*@__PURE__*/
-  enumDesc(file_execwire_v1_process_event, 1);
+  enumDesc(file_execwire_v1_process_event, 2);
 
 /**
  * Signal is a signal by its Linux number. Numbers that have no name here
@@ -738,5 +802,5 @@ export enum Signal {
  * Describes the enum execwire.v1.Signal.
  */
 export const SignalSchema: GenEnum<Signal> = /*@__PURE__*/
-  enumDesc(file_execwire_v1_process_event, 2);
+  enumDesc(file_execwire_v1_process_event, 3);
 

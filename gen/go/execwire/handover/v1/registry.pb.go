@@ -1559,6 +1559,7 @@ type Log struct {
 	Acknowledged      uint64                 `protobuf:"varint,7,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	AcknowledgedBytes uint64                 `protobuf:"varint,8,opt,name=acknowledged_bytes,json=acknowledgedBytes,proto3" json:"acknowledged_bytes,omitempty"`
 	Inexact           bool                   `protobuf:"varint,9,opt,name=inexact,proto3" json:"inexact,omitempty"`
+	File              *LogFile               `protobuf:"bytes,10,opt,name=file,proto3" json:"file,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1656,6 +1657,199 @@ func (x *Log) GetInexact() bool {
 	return false
 }
 
+func (x *Log) GetFile() *LogFile {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+// LogFile is eventlog.FileState.
+type LogFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	File          uint32                 `protobuf:"varint,1,opt,name=file,proto3" json:"file,omitempty"`
+	Size          int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	RingEnd       int64                  `protobuf:"varint,3,opt,name=ring_end,json=ringEnd,proto3" json:"ring_end,omitempty"`
+	Blocks        []*LogFileBlock        `protobuf:"bytes,4,rep,name=blocks,proto3" json:"blocks,omitempty"`
+	Next          uint64                 `protobuf:"varint,5,opt,name=next,proto3" json:"next,omitempty"`
+	NextBytes     uint64                 `protobuf:"varint,6,opt,name=next_bytes,json=nextBytes,proto3" json:"next_bytes,omitempty"`
+	Lost          uint32                 `protobuf:"varint,7,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogFile) Reset() {
+	*x = LogFile{}
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogFile) ProtoMessage() {}
+
+func (x *LogFile) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogFile.ProtoReflect.Descriptor instead.
+func (*LogFile) Descriptor() ([]byte, []int) {
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *LogFile) GetFile() uint32 {
+	if x != nil {
+		return x.File
+	}
+	return 0
+}
+
+func (x *LogFile) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *LogFile) GetRingEnd() int64 {
+	if x != nil {
+		return x.RingEnd
+	}
+	return 0
+}
+
+func (x *LogFile) GetBlocks() []*LogFileBlock {
+	if x != nil {
+		return x.Blocks
+	}
+	return nil
+}
+
+func (x *LogFile) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *LogFile) GetNextBytes() uint64 {
+	if x != nil {
+		return x.NextBytes
+	}
+	return 0
+}
+
+func (x *LogFile) GetLost() uint32 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+// LogFileBlock is eventlog.FileBlock.
+type LogFileBlock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	FirstSeq      uint64                 `protobuf:"varint,1,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"`
+	BytesBefore   uint64                 `protobuf:"varint,2,opt,name=bytes_before,json=bytesBefore,proto3" json:"bytes_before,omitempty"`
+	Events        uint64                 `protobuf:"varint,3,opt,name=events,proto3" json:"events,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Offset        int64                  `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
+	Size          int64                  `protobuf:"varint,6,opt,name=size,proto3" json:"size,omitempty"`
+	Cause         uint32                 `protobuf:"varint,7,opt,name=cause,proto3" json:"cause,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogFileBlock) Reset() {
+	*x = LogFileBlock{}
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogFileBlock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogFileBlock) ProtoMessage() {}
+
+func (x *LogFileBlock) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogFileBlock.ProtoReflect.Descriptor instead.
+func (*LogFileBlock) Descriptor() ([]byte, []int) {
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *LogFileBlock) GetFirstSeq() uint64 {
+	if x != nil {
+		return x.FirstSeq
+	}
+	return 0
+}
+
+func (x *LogFileBlock) GetBytesBefore() uint64 {
+	if x != nil {
+		return x.BytesBefore
+	}
+	return 0
+}
+
+func (x *LogFileBlock) GetEvents() uint64 {
+	if x != nil {
+		return x.Events
+	}
+	return 0
+}
+
+func (x *LogFileBlock) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *LogFileBlock) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *LogFileBlock) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *LogFileBlock) GetCause() uint32 {
+	if x != nil {
+		return x.Cause
+	}
+	return 0
+}
+
 // LogStream is eventlog.StreamState.
 type LogStream struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1669,7 +1863,7 @@ type LogStream struct {
 
 func (x *LogStream) Reset() {
 	*x = LogStream{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[17]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1875,7 @@ func (x *LogStream) String() string {
 func (*LogStream) ProtoMessage() {}
 
 func (x *LogStream) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[17]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1888,7 @@ func (x *LogStream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogStream.ProtoReflect.Descriptor instead.
 func (*LogStream) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{17}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LogStream) GetStream() uint32 {
@@ -1743,7 +1937,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[18]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1949,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[18]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +1962,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{18}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Stream) GetStream() uint32 {
@@ -1848,7 +2042,7 @@ type Stdin struct {
 
 func (x *Stdin) Reset() {
 	*x = Stdin{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[19]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +2054,7 @@ func (x *Stdin) String() string {
 func (*Stdin) ProtoMessage() {}
 
 func (x *Stdin) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[19]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +2067,7 @@ func (x *Stdin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stdin.ProtoReflect.Descriptor instead.
 func (*Stdin) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{19}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Stdin) GetFile() uint32 {
@@ -1926,7 +2120,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[20]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1938,7 +2132,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[20]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1951,7 +2145,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{20}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Sandbox) GetBackend() uint32 {
@@ -2014,7 +2208,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[21]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2220,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[21]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2233,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{21}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Exit) GetCode() int64 {
@@ -2119,7 +2313,7 @@ type Kill struct {
 
 func (x *Kill) Reset() {
 	*x = Kill{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[22]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2131,7 +2325,7 @@ func (x *Kill) String() string {
 func (*Kill) ProtoMessage() {}
 
 func (x *Kill) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[22]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2144,7 +2338,7 @@ func (x *Kill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kill.ProtoReflect.Descriptor instead.
 func (*Kill) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{22}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Kill) GetForced() bool {
@@ -2202,7 +2396,7 @@ type Root struct {
 
 func (x *Root) Reset() {
 	*x = Root{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[23]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +2408,7 @@ func (x *Root) String() string {
 func (*Root) ProtoMessage() {}
 
 func (x *Root) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[23]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +2421,7 @@ func (x *Root) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Root.ProtoReflect.Descriptor instead.
 func (*Root) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{23}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Root) GetPid() int64 {
@@ -2318,7 +2512,7 @@ type ProcessId struct {
 
 func (x *ProcessId) Reset() {
 	*x = ProcessId{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[24]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2524,7 @@ func (x *ProcessId) String() string {
 func (*ProcessId) ProtoMessage() {}
 
 func (x *ProcessId) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[24]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2537,7 @@ func (x *ProcessId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessId.ProtoReflect.Descriptor instead.
 func (*ProcessId) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{24}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ProcessId) GetPid() int64 {
@@ -2371,7 +2565,7 @@ type FileId struct {
 
 func (x *FileId) Reset() {
 	*x = FileId{}
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[25]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2383,7 +2577,7 @@ func (x *FileId) String() string {
 func (*FileId) ProtoMessage() {}
 
 func (x *FileId) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_handover_v1_registry_proto_msgTypes[25]
+	mi := &file_execwire_handover_v1_registry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2396,7 +2590,7 @@ func (x *FileId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileId.ProtoReflect.Descriptor instead.
 func (*FileId) Descriptor() ([]byte, []int) {
-	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{25}
+	return file_execwire_handover_v1_registry_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FileId) GetTerminal() bool {
@@ -2570,7 +2764,7 @@ const file_execwire_handover_v1_registry_proto_rawDesc = "" +
 	"\x0esnapshot_bytes\x18\x04 \x01(\x03R\rsnapshotBytes\x12\x1f\n" +
 	"\vmax_readers\x18\x05 \x01(\x03R\n" +
 	"maxReaders\x12\x12\n" +
-	"\x04held\x18\x06 \x01(\bR\x04held\"\x81\x03\n" +
+	"\x04held\x18\x06 \x01(\bR\x04held\"\xb4\x03\n" +
 	"\x03Log\x127\n" +
 	"\x06limits\x18\x01 \x01(\v2\x1f.execwire.handover.v1.LogLimitsR\x06limits\x124\n" +
 	"\x06events\x18\x02 \x01(\v2\x1c.execwire.handover.v1.EventsR\x06events\x12!\n" +
@@ -2580,7 +2774,26 @@ const file_execwire_handover_v1_registry_proto_rawDesc = "" +
 	"\x04held\x18\x06 \x01(\bR\x04held\x12\"\n" +
 	"\facknowledged\x18\a \x01(\x04R\facknowledged\x12-\n" +
 	"\x12acknowledged_bytes\x18\b \x01(\x04R\x11acknowledgedBytes\x12\x18\n" +
-	"\ainexact\x18\t \x01(\bR\ainexact\"\x99\x01\n" +
+	"\ainexact\x18\t \x01(\bR\ainexact\x121\n" +
+	"\x04file\x18\n" +
+	" \x01(\v2\x1d.execwire.handover.v1.LogFileR\x04file\"\xcf\x01\n" +
+	"\aLogFile\x12\x12\n" +
+	"\x04file\x18\x01 \x01(\rR\x04file\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x19\n" +
+	"\bring_end\x18\x03 \x01(\x03R\aringEnd\x12:\n" +
+	"\x06blocks\x18\x04 \x03(\v2\".execwire.handover.v1.LogFileBlockR\x06blocks\x12\x12\n" +
+	"\x04next\x18\x05 \x01(\x04R\x04next\x12\x1d\n" +
+	"\n" +
+	"next_bytes\x18\x06 \x01(\x04R\tnextBytes\x12\x12\n" +
+	"\x04lost\x18\a \x01(\rR\x04lost\"\xbe\x01\n" +
+	"\fLogFileBlock\x12\x1b\n" +
+	"\tfirst_seq\x18\x01 \x01(\x04R\bfirstSeq\x12!\n" +
+	"\fbytes_before\x18\x02 \x01(\x04R\vbytesBefore\x12\x16\n" +
+	"\x06events\x18\x03 \x01(\x04R\x06events\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x03R\x06offset\x12\x12\n" +
+	"\x04size\x18\x06 \x01(\x03R\x04size\x12\x14\n" +
+	"\x05cause\x18\a \x01(\rR\x05cause\"\x99\x01\n" +
 	"\tLogStream\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\rR\x06stream\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x04R\x05total\x12.\n" +
@@ -2662,7 +2875,7 @@ func file_execwire_handover_v1_registry_proto_rawDescGZIP() []byte {
 	return file_execwire_handover_v1_registry_proto_rawDescData
 }
 
-var file_execwire_handover_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_execwire_handover_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_execwire_handover_v1_registry_proto_goTypes = []any{
 	(*Span)(nil),           // 0: execwire.handover.v1.Span
 	(*Events)(nil),         // 1: execwire.handover.v1.Events
@@ -2681,61 +2894,65 @@ var file_execwire_handover_v1_registry_proto_goTypes = []any{
 	(*ResourceLimit)(nil),  // 14: execwire.handover.v1.ResourceLimit
 	(*LogLimits)(nil),      // 15: execwire.handover.v1.LogLimits
 	(*Log)(nil),            // 16: execwire.handover.v1.Log
-	(*LogStream)(nil),      // 17: execwire.handover.v1.LogStream
-	(*Stream)(nil),         // 18: execwire.handover.v1.Stream
-	(*Stdin)(nil),          // 19: execwire.handover.v1.Stdin
-	(*Sandbox)(nil),        // 20: execwire.handover.v1.Sandbox
-	(*Exit)(nil),           // 21: execwire.handover.v1.Exit
-	(*Kill)(nil),           // 22: execwire.handover.v1.Kill
-	(*Root)(nil),           // 23: execwire.handover.v1.Root
-	(*ProcessId)(nil),      // 24: execwire.handover.v1.ProcessId
-	(*FileId)(nil),         // 25: execwire.handover.v1.FileId
-	nil,                    // 26: execwire.handover.v1.Session.GrantsEntry
-	nil,                    // 27: execwire.handover.v1.Spec.LabelsEntry
+	(*LogFile)(nil),        // 17: execwire.handover.v1.LogFile
+	(*LogFileBlock)(nil),   // 18: execwire.handover.v1.LogFileBlock
+	(*LogStream)(nil),      // 19: execwire.handover.v1.LogStream
+	(*Stream)(nil),         // 20: execwire.handover.v1.Stream
+	(*Stdin)(nil),          // 21: execwire.handover.v1.Stdin
+	(*Sandbox)(nil),        // 22: execwire.handover.v1.Sandbox
+	(*Exit)(nil),           // 23: execwire.handover.v1.Exit
+	(*Kill)(nil),           // 24: execwire.handover.v1.Kill
+	(*Root)(nil),           // 25: execwire.handover.v1.Root
+	(*ProcessId)(nil),      // 26: execwire.handover.v1.ProcessId
+	(*FileId)(nil),         // 27: execwire.handover.v1.FileId
+	nil,                    // 28: execwire.handover.v1.Session.GrantsEntry
+	nil,                    // 29: execwire.handover.v1.Spec.LabelsEntry
 }
 var file_execwire_handover_v1_registry_proto_depIdxs = []int32{
 	0,  // 0: execwire.handover.v1.Events.data:type_name -> execwire.handover.v1.Span
 	6,  // 1: execwire.handover.v1.Registry.processes:type_name -> execwire.handover.v1.Supervisor
 	3,  // 2: execwire.handover.v1.Registry.sessions:type_name -> execwire.handover.v1.Session
-	26, // 3: execwire.handover.v1.Session.grants:type_name -> execwire.handover.v1.Session.GrantsEntry
+	28, // 3: execwire.handover.v1.Session.grants:type_name -> execwire.handover.v1.Session.GrantsEntry
 	4,  // 4: execwire.handover.v1.Session.processes:type_name -> execwire.handover.v1.SessionProcess
 	5,  // 5: execwire.handover.v1.SessionProcess.ownership:type_name -> execwire.handover.v1.Ownership
 	9,  // 6: execwire.handover.v1.Supervisor.processes:type_name -> execwire.handover.v1.Process
-	23, // 7: execwire.handover.v1.Supervisor.forgotten:type_name -> execwire.handover.v1.Root
+	25, // 7: execwire.handover.v1.Supervisor.forgotten:type_name -> execwire.handover.v1.Root
 	8,  // 8: execwire.handover.v1.Supervisor.cgroups:type_name -> execwire.handover.v1.Cgroups
 	7,  // 9: execwire.handover.v1.Supervisor.placeholders:type_name -> execwire.handover.v1.Placeholder
-	23, // 10: execwire.handover.v1.Process.root:type_name -> execwire.handover.v1.Root
+	25, // 10: execwire.handover.v1.Process.root:type_name -> execwire.handover.v1.Root
 	11, // 11: execwire.handover.v1.Process.spec:type_name -> execwire.handover.v1.Spec
 	16, // 12: execwire.handover.v1.Process.log:type_name -> execwire.handover.v1.Log
-	18, // 13: execwire.handover.v1.Process.streams:type_name -> execwire.handover.v1.Stream
-	19, // 14: execwire.handover.v1.Process.stdin:type_name -> execwire.handover.v1.Stdin
-	20, // 15: execwire.handover.v1.Process.sandbox:type_name -> execwire.handover.v1.Sandbox
-	24, // 16: execwire.handover.v1.Process.init:type_name -> execwire.handover.v1.ProcessId
+	20, // 13: execwire.handover.v1.Process.streams:type_name -> execwire.handover.v1.Stream
+	21, // 14: execwire.handover.v1.Process.stdin:type_name -> execwire.handover.v1.Stdin
+	22, // 15: execwire.handover.v1.Process.sandbox:type_name -> execwire.handover.v1.Sandbox
+	26, // 16: execwire.handover.v1.Process.init:type_name -> execwire.handover.v1.ProcessId
 	13, // 17: execwire.handover.v1.Process.window_size:type_name -> execwire.handover.v1.WindowSize
-	21, // 18: execwire.handover.v1.Process.exit:type_name -> execwire.handover.v1.Exit
-	22, // 19: execwire.handover.v1.Process.kill:type_name -> execwire.handover.v1.Kill
+	23, // 18: execwire.handover.v1.Process.exit:type_name -> execwire.handover.v1.Exit
+	24, // 19: execwire.handover.v1.Process.kill:type_name -> execwire.handover.v1.Kill
 	0,  // 20: execwire.handover.v1.Process.screen:type_name -> execwire.handover.v1.Span
 	10, // 21: execwire.handover.v1.Process.resizes:type_name -> execwire.handover.v1.Resize
 	13, // 22: execwire.handover.v1.Resize.size:type_name -> execwire.handover.v1.WindowSize
 	13, // 23: execwire.handover.v1.Spec.terminal:type_name -> execwire.handover.v1.WindowSize
 	14, // 24: execwire.handover.v1.Spec.resource_limits:type_name -> execwire.handover.v1.ResourceLimit
-	27, // 25: execwire.handover.v1.Spec.labels:type_name -> execwire.handover.v1.Spec.LabelsEntry
+	29, // 25: execwire.handover.v1.Spec.labels:type_name -> execwire.handover.v1.Spec.LabelsEntry
 	15, // 26: execwire.handover.v1.Spec.output:type_name -> execwire.handover.v1.LogLimits
 	12, // 27: execwire.handover.v1.Spec.user:type_name -> execwire.handover.v1.User
 	15, // 28: execwire.handover.v1.Log.limits:type_name -> execwire.handover.v1.LogLimits
 	1,  // 29: execwire.handover.v1.Log.events:type_name -> execwire.handover.v1.Events
-	17, // 30: execwire.handover.v1.Log.streams:type_name -> execwire.handover.v1.LogStream
-	0,  // 31: execwire.handover.v1.LogStream.head:type_name -> execwire.handover.v1.Span
-	0,  // 32: execwire.handover.v1.LogStream.tail:type_name -> execwire.handover.v1.Span
-	0,  // 33: execwire.handover.v1.Stdin.queue:type_name -> execwire.handover.v1.Span
-	24, // 34: execwire.handover.v1.Kill.sent_term:type_name -> execwire.handover.v1.ProcessId
-	25, // 35: execwire.handover.v1.Root.streams:type_name -> execwire.handover.v1.FileId
-	24, // 36: execwire.handover.v1.Root.descendants:type_name -> execwire.handover.v1.ProcessId
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	19, // 30: execwire.handover.v1.Log.streams:type_name -> execwire.handover.v1.LogStream
+	17, // 31: execwire.handover.v1.Log.file:type_name -> execwire.handover.v1.LogFile
+	18, // 32: execwire.handover.v1.LogFile.blocks:type_name -> execwire.handover.v1.LogFileBlock
+	0,  // 33: execwire.handover.v1.LogStream.head:type_name -> execwire.handover.v1.Span
+	0,  // 34: execwire.handover.v1.LogStream.tail:type_name -> execwire.handover.v1.Span
+	0,  // 35: execwire.handover.v1.Stdin.queue:type_name -> execwire.handover.v1.Span
+	26, // 36: execwire.handover.v1.Kill.sent_term:type_name -> execwire.handover.v1.ProcessId
+	27, // 37: execwire.handover.v1.Root.streams:type_name -> execwire.handover.v1.FileId
+	26, // 38: execwire.handover.v1.Root.descendants:type_name -> execwire.handover.v1.ProcessId
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_execwire_handover_v1_registry_proto_init() }
@@ -2750,7 +2967,7 @@ func file_execwire_handover_v1_registry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_handover_v1_registry_proto_rawDesc), len(file_execwire_handover_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
