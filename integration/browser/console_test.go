@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -27,9 +28,9 @@ type console struct {
 	link   string
 }
 
-func newConsole(t *testing.T) console {
+func newConsole(t *testing.T, options ...string) console {
 	t.Helper()
-	server := start(t, nil, "execwire", "serve", "--until-stdin-closes", "--shutdown-grace-period", "0s", "--listen", "tcp://127.0.0.1:0")
+	server := start(t, nil, "execwire", append([]string{"serve", "--until-stdin-closes", "--shutdown-grace-period", "0s", "--listen", "tcp://127.0.0.1:0"}, options...)...)
 	return console{t, server, start(t, nil, "execwire", "console", "--server", server, "--no-open")}
 }
 
@@ -70,6 +71,14 @@ func until(t *testing.T, tab context.Context, expression string) {
 	if text != "" {
 		screenshot(t, tab, "failed")
 		t.Fatalf("it does not become true that %s; the page shows %s", expression, text)
+	}
+}
+
+// waitVisible waits for an element, also of the page that the tab goes to.
+func waitVisible(t *testing.T, tab context.Context, selector string) {
+	t.Helper()
+	if err := chromedp.Do(tab, chromedp.WaitVisible(selector)); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -133,6 +142,109 @@ func TestConsole_ShowsProcessesAndOutput(t *testing.T) {
 	call[bool](t, tab, `async () => { document.querySelector("button.danger").click(); return true }`)
 	until(t, tab, `/no descendant is left/.test(document.querySelector(".answer")?.textContent)`)
 	until(t, tab, `document.querySelector(".state").textContent === "signal 9"`)
+}
+
+// The page of a process shows what it uses and its ports, sends it signals, and has all of its exit record.
+func TestConsole_OneProcess(t *testing.T) {
+	c := newConsole(t)
+	c.run("serve", "--", "python3", "-u", "-c", `import http.server, os, signal
+signal.signal(signal.SIGRTMIN+2, lambda *_: print("got it"))
+signal.signal(signal.SIGUSR1, lambda *_: os._exit(7))
+s = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+print(s.server_port)
+s.serve_forever()`)
+	tab := open(t, c.link)
+	until(t, tab, `document.querySelector("h1")`)
+	show(t, tab, "#/process/default/serve")
+	// The port, and how to reach it.
+	until(t, tab, `/^127\.0\.0\.1:\d+$/.test(document.querySelector("button.port")?.textContent)`)
+	call[bool](t, tab, `async () => { document.querySelector("button.port").click(); return true }`)
+	until(t, tab, `document.querySelector(".answer a") && document.querySelector(".row")`)
+	got := call[struct{ Port, Output, Command, Link, Rel, Target string }](t, tab, `async () => {
+		const a = document.querySelector(".answer a");
+		return {
+			port: document.querySelector("button.port").textContent.split(":")[1], output: document.querySelector(".row").textContent,
+			command: document.querySelector(".answer code").textContent, link: a.href, rel: a.rel, target: a.target,
+		};
+	}`)
+	if !strings.HasSuffix(got.Output, got.Port) || got.Command != "execwire port-forward "+got.Port || got.Link != "http://127.0.0.1:"+got.Port+"/" ||
+		got.Rel != "noopener noreferrer" || got.Target != "_blank" {
+		t.Errorf("%+v", got)
+	}
+	// What it uses. The number of samples is bounded by the plot.
+	const clickTab = `async (name) => { [...document.querySelectorAll("[role=tab]")].find((b) => b.textContent === name).click(); return true }`
+	call[bool](t, tab, clickTab, "Usage")
+	until(t, tab, `document.querySelectorAll(".plot polyline").length === 4 && /MiB$/.test(document.querySelectorAll(".plot strong")[1].textContent) && document.querySelectorAll(".plot strong")[3].textContent === "1"`)
+	screenshot(t, tab, "console-usage")
+	// All signals of Linux.
+	send := func(signal string) {
+		t.Helper()
+		call[bool](t, tab, `async (name) => {
+			const menu = document.querySelector("select");
+			menu.value = [...menu.options].find((o) => o.textContent.startsWith(name + " (")).value;
+			menu.dispatchEvent(new Event("change", { bubbles: true }));
+			return true;
+		}`, signal)
+		until(t, tab, fmt.Sprintf(`document.querySelector(".bar + .answer")?.textContent === %q`, signal+" was sent."))
+	}
+	if signals := call[int](t, tab, `async () => document.querySelector("select").options.length - 1`); signals != 31+31 {
+		t.Errorf("the menu has %d signals", signals)
+	}
+	call[bool](t, tab, clickTab, "Output")
+	send("SIGRTMIN+2")
+	until(t, tab, `document.querySelector(".lines").textContent.includes("got it")`)
+	send("SIGUSR1")
+	until(t, tab, `document.querySelector(".state").textContent === "exit 7"`)
+	call[bool](t, tab, clickTab, "Details")
+	until(t, tab, `document.querySelector(".details")?.textContent.includes("exit code 7")`)
+	details := call[string](t, tab, `async () => document.querySelector(".details").textContent`)
+	for _, want := range []string{"Ended", "Causeexited", "Wall time", "Processor time"} {
+		if !strings.Contains(details, want) {
+			t.Errorf("the details lack %q: %s", want, details)
+		}
+	}
+	if menus := call[int](t, tab, `async () => document.querySelectorAll("select").length`); menus != 0 {
+		t.Error("signals can be sent to a process that has ended")
+	}
+}
+
+func TestConsole_Audit(t *testing.T) {
+	const readOnly = "a-token-that-is-long-enough-to-be-one"
+	dir := t.TempDir()
+	log := filepath.Join(dir, "audit.log")
+	c := newConsole(t, "--audit-file", log)
+	c.run("build", "--", "sh", "-c", "exit 3", "<b>argument</b>")
+	for text := []byte(nil); !bytes.Contains(text, []byte("process.end")); {
+		var err error
+		if text, err = os.ReadFile(log); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tab := open(t, c.link)
+	until(t, tab, `document.querySelector("h1")`)
+	show(t, tab, "#/audit")
+	until(t, tab, `[...document.querySelectorAll("#audit tbody tr")].some((row) => /process\.start/.test(row.textContent) && row.textContent.includes("<b>argument</b>")) && document.querySelector("#audit").textContent.includes("exit 3")`)
+	screenshot(t, tab, "console-audit")
+	call[bool](t, tab, `async () => { document.querySelector("input[type=search]").focus(); return true }`)
+	press(t, tab, "process.end")
+	until(t, tab, `document.querySelectorAll("#audit tbody tr").length === 1 && /^1 of the last/.test(document.querySelector(".count").textContent)`)
+	call[bool](t, tab, `async () => { document.querySelector("#audit button").click(); return true }`)
+	until(t, tab, `JSON.parse(document.querySelector(".record")?.textContent ?? "{}").exit?.code === 3`)
+
+	// A server without an audit log says so, and who may not read it learns that.
+	without := open(t, newConsole(t).link)
+	until(t, without, `document.querySelector("h1")`)
+	show(t, without, "#/audit")
+	until(t, without, `document.querySelector(".note")?.textContent.includes("keeps no audit log")`)
+	write(t, filepath.Join(dir, "token"), readOnly)
+	principals := write(t, filepath.Join(dir, "principals.toml"),
+		fmt.Sprintf("[[principal]]\nname = \"page\"\ntoken_file = %q\nallow = [\"all\"]\n", filepath.Join(dir, "token")))
+	server := start(t, nil, "execwire", "serve", "--until-stdin-closes", "--shutdown-grace-period", "0s", "--listen", "tcp://127.0.0.1:0",
+		"--audit-file", filepath.Join(dir, "other.log"), "--principals-file", principals)
+	denied := open(t, start(t, nil, "execwire", "console", "--server", server, "--token-file", filepath.Join(dir, "token"), "--no-open"))
+	until(t, denied, `document.querySelector("h1")`)
+	show(t, denied, "#/audit")
+	until(t, denied, `document.querySelector(".note")?.textContent.includes("needs the permission admin") && document.querySelectorAll("#audit tbody tr").length === 0`)
 }
 
 // Two browsers show one terminal, and a person types in each of them.
@@ -280,16 +392,43 @@ func TestConsole_Files(t *testing.T) {
 
 // axe-core finds no violation of WCAG 2.1 AA in any view, in light and dark.
 func TestConsole_IsAccessible(t *testing.T) {
+	t.Run("server", func(t *testing.T) {
+		c := newConsole(t, "--audit-file", filepath.Join(t.TempDir(), "audit.log"))
+		c.run("build", "--", "sh", "-c", `printf "\033[32mok\033[0m https://example.org/ \033[33mwarning\033[0m\n"; echo error >&2; exec sleep 1000`)
+		c.run("shell", "-t", "--env", "PS1=$ ", "--", "sh")
+		c.run("failed", "--", "false")
+		tab := open(t, c.link)
+		until(t, tab, `document.querySelectorAll("#processes tbody tr").length === 3`)
+		checkAccessible(t, tab, map[string]string{
+			"#/processes":                   `document.querySelectorAll("#processes tbody tr").length === 3`,
+			"#/process/default/build":       `document.querySelector(".lines")?.textContent.includes("error")`,
+			"#/process/default/build/usage": `document.querySelectorAll(".plot polyline").length === 4`,
+			"#/process/default/shell":       terminalLine(0) + ` === "$"`,
+			"#/start":                       `document.querySelector("input[name=command]")`,
+			"#/files/etc":                   `document.querySelector("button.name")`,
+			"#/server":                      `document.querySelectorAll(".plot polyline").length >= 6`,
+			"#/audit":                       `document.querySelectorAll("#audit tbody tr").length > 3`,
+		})
+	})
+	t.Run("hub", func(t *testing.T) {
+		hub, tokens := newHubConsole(t)
+		tab := open(t, hub+"/console/")
+		until(t, tab, `document.querySelector("input[name=token]")`)
+		checkAccessible(t, tab, map[string]string{"#": `document.querySelector("input[name=token]")`})
+		signIn(t, tab, tokens["ann"])
+		until(t, tab, `document.querySelector("#executors tbody tr")`)
+		checkAccessible(t, tab, map[string]string{"#": `document.querySelector("#executors tbody tr")`})
+	})
+}
+
+// checkAccessible checks places of the page in light and dark. They are ready when an expression
+// is true.
+func checkAccessible(t *testing.T, tab context.Context, places map[string]string) {
+	t.Helper()
 	axe, err := os.ReadFile(filepath.Join(root, "web/node_modules/axe-core/axe.min.js"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newConsole(t)
-	c.run("build", "--", "sh", "-c", `printf "\033[32mok\033[0m https://example.org/ \033[33mwarning\033[0m\n"; echo error >&2; exec sleep 1000`)
-	c.run("shell", "-t", "--env", "PS1=$ ", "--", "sh")
-	c.run("failed", "--", "false")
-	tab := open(t, c.link)
-	until(t, tab, `document.querySelectorAll("#processes tbody tr").length === 3`)
 	if _, err := chromedp.Run(tab, chromedp.Evaluate[any](string(axe)+";null")); err != nil {
 		t.Fatal(err)
 	}
@@ -303,14 +442,7 @@ func TestConsole_IsAccessible(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for place, ready := range map[string]string{
-			"#/processes":             `document.querySelectorAll("#processes tbody tr").length === 3`,
-			"#/process/default/build": `document.querySelector(".lines")?.textContent.includes("error")`,
-			"#/process/default/shell": terminalLine(0) + ` === "$"`,
-			"#/start":                 `document.querySelector("input[name=command]")`,
-			"#/files/etc":             `document.querySelector("button.name")`,
-			"#/server":                `document.querySelectorAll(".plot polyline").length === 4`,
-		} {
+		for place, ready := range places {
 			show(t, tab, place)
 			until(t, tab, ready)
 			violations := call[[]string](t, tab, `async () => {
@@ -375,4 +507,88 @@ func (c *cutter) cut() {
 		_ = conn.Close()
 	}
 	c.conns = nil
+}
+
+// newHubConsole starts a hub with a table, its console, and an executor.
+func newHubConsole(t *testing.T) (hub string, tokens map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	tokens = map[string]string{"ann": "", "bob": "", "fleet": ""}
+	table := ""
+	for name := range tokens {
+		tokens[name] = name + "-has-a-token-that-is-long-enough-to-be-one"
+		write(t, filepath.Join(dir, name), tokens[name])
+		table += fmt.Sprintf("[[principal]]\nname = %q\ntoken_file = %q\n", name, filepath.Join(dir, name))
+		table += map[string]string{"ann": "connect_to_executors = [\"build-*\"]\n", "bob": "connect_to_executors = [\"other\"]\n", "fleet": "act_as_executors = [\"*\"]\n"}[name]
+	}
+	hub = start(t, nil, "execwire-hub", "--listen", "http://127.0.0.1:0", "--console", "--principals-file", write(t, filepath.Join(dir, "principals.toml"), table))
+	launch(t, exec.Command(filepath.Join(root, "bin/execwire"), "serve", "--until-stdin-closes", "--shutdown-grace-period", "0s", "--remote", hub,
+		"--executor-id", "build-1", "--executor-labels", "arch=amd64", "--remote-token-file", filepath.Join(dir, "fleet")))
+	for !strings.Contains(execwire(t, "executors", "--hub", hub, "--token-file", filepath.Join(dir, "ann")), "build-1\tconnected") {
+	}
+	return hub, tokens
+}
+
+// signIn types a token into the form of a hub's console.
+func signIn(t *testing.T, tab context.Context, token string) {
+	t.Helper()
+	until(t, tab, `document.querySelector("input[name=token]") && !document.querySelector(".form button").disabled`)
+	call[bool](t, tab, `async () => { document.querySelector("input[name=token]").value = ""; document.querySelector("input[name=token]").focus(); return true }`)
+	press(t, tab, token+"\r")
+}
+
+// Principals of a hub sign in by their tokens, and use the executors that they may connect to.
+func TestConsole_OfAHub(t *testing.T) {
+	hub, tokens := newHubConsole(t)
+	tab := open(t, hub+"/console/")
+	signIn(t, tab, "wrong")
+	until(t, tab, `document.querySelector(".problem")?.textContent === "invalid bearer token"`)
+	signIn(t, tab, tokens["ann"])
+	until(t, tab, `/build-1connectedarch=amd64/.test(document.querySelector("#executors tbody tr")?.textContent)`)
+	screenshot(t, tab, "console-hub")
+	if kept := call[string](t, tab, `async () => location.href + document.documentElement.outerHTML + JSON.stringify(localStorage) + document.cookie`); strings.Contains(kept, tokens["ann"]) {
+		t.Errorf("the page keeps the token: %s", kept)
+	}
+	call[bool](t, tab, `async () => { setTimeout(() => document.querySelector("#executors a").click()); return true }`)
+	waitVisible(t, tab, "#processes")
+	until(t, tab, `document.querySelector("#processes") && /build-1/.test(document.querySelector(".host")?.textContent)`)
+	// A terminal, which streams through the hub.
+	show(t, tab, "#/start")
+	until(t, tab, `document.querySelector("input[name=command]")`)
+	call[bool](t, tab, `async () => { document.querySelector("input[name=id]").value = "shell"; document.querySelector("input[name=command]").focus(); return true }`)
+	press(t, tab, "PS1='$ ' exec sh\r")
+	until(t, tab, terminalLine(0)+` === "$"`)
+	press(t, tab, "echo $((40+2))\r")
+	until(t, tab, terminalLine(1)+` === "42" && `+terminalLine(2)+` === "$"`)
+	// Files go through the hub, too.
+	there := t.TempDir()
+	write(t, filepath.Join(there, "notes.txt"), "hello")
+	big := write(t, filepath.Join(t.TempDir(), "big.bin"), strings.Repeat("0123456789abcdef", 1<<20))
+	show(t, tab, "#/files"+there)
+	until(t, tab, `document.querySelector("button.name")?.textContent === "notes.txt"`)
+	if err := chromedp.Do(tab, chromedp.SetUploadFiles("#upload", []string{big}, chromedp.NodeReady)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, tab, `/, done/.test(document.querySelector(".transfer")?.textContent)`)
+	if content, err := os.ReadFile(filepath.Join(there, "big.bin")); err != nil || len(content) != 16<<20 {
+		t.Errorf("%d bytes were uploaded: %v", len(content), err)
+	}
+	size := call[int](t, tab, `async (path) => (await (await fetch("executor/build-1/v1/files" + path)).arrayBuffer()).byteLength`, filepath.Join(there, "big.bin"))
+	if size != 16<<20 {
+		t.Errorf("a download has %d bytes", size)
+	}
+	// Another principal has other executors, and cannot use this one by its address.
+	other := open(t, hub+"/console/?executor=build-1")
+	signIn(t, other, tokens["bob"])
+	until(t, other, `/cannot be reached/.test(document.querySelector(".note")?.textContent)`)
+	if err := chromedp.Do(other, chromedp.Navigate(hub+"/console/")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, other, `/No executor that you may use/.test(document.querySelector(".note")?.textContent)`)
+	// Signing out ends the session.
+	call[bool](t, tab, `async () => { [...document.querySelectorAll("button")].find((b) => b.textContent === "Sign out").click(); return true }`)
+	waitVisible(t, tab, "input[name=token]")
+	if status := call[int](t, tab, `async () => (await fetch("/console/executors")).status`); status != 401 {
+		t.Errorf("after signing out executors are answered by %d", status)
+	}
 }
