@@ -66,6 +66,7 @@ var packages = map[string]packageRule{
 	"internal/syslimit":          {purpose: "the system's limits of memory and processes; reserve threads"},
 	"internal/flags":             {purpose: "flags that commands share", imports: []string{"internal/config", "internal/observe"}},
 	"internal/commands":          {purpose: "commands that both programs have: settings, completions, manual pages", imports: []string{"internal/config", "internal/flags", "internal/similar"}},
+	"internal/history":           {purpose: "keeps records of detached processes in files, for the server after a restart"},
 	"internal/audit":             {purpose: "writes the audit log: one record per line in a file"},
 	"internal/asciicast":         {purpose: "writes and reads recordings in the format of asciinema"},
 	"internal/recorder":          {purpose: "records terminals of processes in files of the server", imports: []string{"internal/asciicast", "internal/eventlog", "internal/process"}},

@@ -68,6 +68,10 @@ type Command struct {
 	SessionID string
 	// ID is the id of the process in its session; empty generates one.
 	ID string
+	// Keep is how long the server keeps the result and output of the process from its end,
+	// whether they were requested or not, as StartProcessRequest.keep; the server has a
+	// maximum. 0 leaves it to the server. It is for the default session only.
+	Keep time.Duration
 	// Labels are used to find the process, see StartProcessRequest.labels.
 	Labels map[string]string
 }
@@ -101,6 +105,9 @@ func (c Command) Request() *execwirev1.StartProcessRequest {
 		request.Io = &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Pipes{
 			Pipes: &execwirev1.PipeIo{Stdin: execwirev1.StdinMode_STDIN_MODE_PIPE}}}
 	}
+	if c.Keep > 0 {
+		request.Keep = durationpb.New(c.Keep)
+	}
 	limits := &execwirev1.ProcessLimits{ResourceLimits: slices.Clone(c.ResourceLimits)}
 	if c.Timeout > 0 {
 		limits.Timeout = durationpb.New(c.Timeout)
@@ -133,6 +140,8 @@ func (e *ExitError) Error() string {
 	switch {
 	case e.Exit.Signal != 0:
 		return fmt.Sprintf("the command was ended by signal %d (%s)", int(e.Exit.Signal), signalText(e.Exit.Signal))
+	case e.Exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_SERVER_RESTARTED:
+		return "the command ended when the server was restarted, and how is not known"
 	case e.Exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_LOST:
 		return "the command ended, and how is not known"
 	}
@@ -273,8 +282,8 @@ func (t *tailBuffer) bytes() []byte { return t.data[max(0, len(t.data)-exitError
 type Exit struct {
 	// ProcessID is the process.
 	ProcessID string
-	// Code is the exit code, valid when Signal is 0 and the cause is not
-	// EXIT_CAUSE_LOST.
+	// Code is the exit code, valid when Signal is 0 and the cause is neither
+	// EXIT_CAUSE_LOST nor EXIT_CAUSE_SERVER_RESTARTED.
 	Code int
 	// Signal is the signal that killed the process, by its number of Linux, or 0.
 	Signal syscall.Signal
@@ -308,7 +317,7 @@ func (e Exit) ShellCode() int {
 	switch {
 	case e.Signal != 0:
 		return 128 + int(e.Signal)
-	case e.Cause == execwirev1.ExitCause_EXIT_CAUSE_LOST:
+	case e.Cause == execwirev1.ExitCause_EXIT_CAUSE_LOST, e.Cause == execwirev1.ExitCause_EXIT_CAUSE_SERVER_RESTARTED:
 		return 255
 	default:
 		return e.Code

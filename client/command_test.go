@@ -32,14 +32,14 @@ func TestCommand_Request_SetsEveryField(t *testing.T) {
 		InheritEnv: execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL, PipeStdin: true,
 		Timeout: time.Minute, NoOutputTimeout: time.Second, Nice: 3, LeaveDescendants: true,
 		ResourceLimits: []*execwirev1.ResourceLimit{{Resource: execwirev1.LimitedResource_LIMITED_RESOURCE_OPEN_FILES, Soft: 64}},
-		Sandbox:        Sandbox{}.Policy(), SessionID: "s", ID: "p", Labels: map[string]string{"k": "v"},
+		Sandbox:        Sandbox{}.Policy(), SessionID: "s", ID: "p", Labels: map[string]string{"k": "v"}, Keep: time.Hour,
 	}.Request()
 	direct := request.GetCommand().GetDirect()
 	if request.GetSessionId() != "s" || request.GetProcessId() != "p" || request.GetLabels()["k"] != "v" ||
 		direct.GetWorkingDirectory() != "/src" || direct.GetEnv()["A"] != "b" || direct.GetSandbox() == nil ||
 		direct.GetEnvironmentPolicy().GetInherit() != execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL ||
 		request.GetIo().GetPipes().GetStdin() != execwirev1.StdinMode_STDIN_MODE_PIPE ||
-		request.GetLimits().GetTimeout().AsDuration() != time.Minute ||
+		request.GetLimits().GetTimeout().AsDuration() != time.Minute || request.GetKeep().AsDuration() != time.Hour ||
 		request.GetLimits().GetNoOutputTimeout().AsDuration() != time.Second || request.GetLimits().GetNice() != 3 ||
 		request.GetLimits().GetResourceLimits()[0].GetSoft() != 64 || !request.GetLeaveDescendants() {
 		t.Errorf("got %v", request)

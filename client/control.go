@@ -39,8 +39,20 @@ func (c *Client) GetProcess(ctx context.Context, process ProcessRef) (*execwirev
 // ListProcesses ranges over the processes of a session; an empty id is the default
 // session. It fetches one page at a time and stops at the first error.
 func (c *Client) ListProcesses(ctx context.Context, sessionID string) iter.Seq2[*execwirev1.Process, error] {
+	return c.list(ctx, &execwirev1.ListProcessesRequest{SessionId: sessionID})
+}
+
+// ListProcessesOutput is ListProcesses with the last bytes of each stream of each process
+// in its last_output: at most that many, and 4096.
+func (c *Client) ListProcessesOutput(ctx context.Context, sessionID string, lastBytes int) iter.Seq2[*execwirev1.Process, error] {
+	return c.list(ctx, &execwirev1.ListProcessesRequest{SessionId: sessionID, LastOutputBytes: uint32(min(max(lastBytes, 0), 4096))})
+}
+
+// list ranges over the processes of all pages that a request selects.
+func (c *Client) list(ctx context.Context, request *execwirev1.ListProcessesRequest) iter.Seq2[*execwirev1.Process, error] {
 	return pages(func(token string) ([]*execwirev1.Process, string, error) {
-		page, err := repeatCall(ctx, c.life, c.processes.ListProcesses, &execwirev1.ListProcessesRequest{SessionId: sessionID, PageToken: token})
+		request.PageToken = token
+		page, err := repeatCall(ctx, c.life, c.processes.ListProcesses, request)
 		return page.GetProcesses(), page.GetNextPageToken(), err
 	})
 }

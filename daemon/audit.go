@@ -151,7 +151,7 @@ func noteClosed(auditor *auditcall.Auditor, logger *slog.Logger) func(*session.P
 
 func auditedExit(exit process.ExitRecord) *audit.Exit {
 	e := &audit.Exit{Cause: exit.Cause.String(), Signal: int(exit.Signal), SandboxDenied: exit.SandboxDenied}
-	if exit.Signal == 0 && exit.Cause != process.CauseLost {
+	if exit.Signal == 0 && exit.Cause.HasStatus() {
 		e.Code = &exit.Code
 	}
 	return e

@@ -128,6 +128,7 @@ type Daemon struct {
 	reserve       ProcessReserve
 	files         *eventlog.Files // for output of processes
 	upgrades      *upgrades
+	history       *processHistory // nil: none
 
 	required *execwirev1.SandboxPolicy // nil requires none
 	http     *httpclient.Client        // nil if disabled
@@ -201,6 +202,13 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	syslimit.MakeThreads(serverThreads)
 	reserve := reserveProcesses(cfg, syslimit.System{}, cgroups)
 	files := outputFiles(cfg, opts.Logger)
+	kept, err := openHistory(cfg, opts.Logger)
+	if err != nil {
+		closeAudit(auditor)
+		tracer.Close()
+		sandboxes.Close()
+		return nil, err
+	}
 	supervisor, sessions, err := opts.Upgrades.openSessions(process.Config{
 		Cgroups:         cgroups,
 		Sandboxes:       sandboxes,
@@ -212,13 +220,15 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		MaxWriteBytes:   int(cfg.StdinWrite),
 		Logger:          opts.Logger,
 		Observer:        counts,
-	}, sessionConfig(cfg, opts, auditor))
+	}, kept.hook(sessionConfig(cfg, opts, auditor)))
 	if err != nil {
 		closeAudit(auditor)
+		kept.close()
 		tracer.Close()
 		sandboxes.Close()
 		return nil, err
 	}
+	kept.recover(supervisor, sessions, cfg, opts.Upgrades.Upgraded())
 	httpClient := newHTTPClient(cfg, rules, required, opts.Logger)
 	srv := server.New(server.Config{
 		Tracer:       tracer,
@@ -254,7 +264,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	srv.Register(channel)
 	healthServer := health.NewServer()
 	healthpb.RegisterHealthServer(channel, healthServer)
-	d := &Daemon{cfg: given, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv, audit: auditor, recordings: recordings,
+	d := &Daemon{cfg: given, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv, audit: auditor, recordings: recordings, history: kept,
 		health: healthServer, metrics: counts, streams: streams, channel: channel, tracer: tracer,
 		confined: supervisor.CheckPeer, reserve: reserve, files: files, required: required, http: httpClient, ports: portNetwork,
 		upgrades: newUpgrades(opts.Upgrades, opts.Version)}
@@ -321,7 +331,9 @@ func sessionConfig(cfg config.Config, opts Options, auditor *auditcall.Auditor) 
 		OnClosed:        noteClosed(auditor, opts.Logger),
 		Logger:          opts.Logger,
 
-		UnseenPerPrincipal: int(cfg.UnseenProcesses),
+		UnseenPerPrincipal:      int(cfg.UnseenProcesses),
+		UnseenBytesPerPrincipal: int64(cfg.UnseenBytes),
+		MaxKeep:                 time.Duration(cfg.MaxKeep),
 
 		ProcessesPerSession:  int(cfg.Processes),
 		SessionsPerPrincipal: int(cfg.Sessions),
@@ -350,6 +362,10 @@ func limits(cfg config.Config) server.Limits {
 			ClosedProcessRetention:      durationpb.New(time.Duration(cfg.ClosedRetention)),
 			UnseenProcessRetention:      durationpb.New(time.Duration(cfg.UnseenRetention)),
 			UnseenProcessesPerPrincipal: uint64(cfg.UnseenProcesses),
+
+			UnseenProcessBytesPerPrincipal: uint64(cfg.UnseenBytes),
+
+			MaxProcessRetention:         durationpb.New(time.Duration(cfg.MaxKeep)),
 			ShutdownGrace:               durationpb.New(time.Duration(cfg.ShutdownGrace)),
 			MaxWait:                     durationpb.New(time.Duration(cfg.MaxWait)),
 			ProcessesPerSession:         uint64(cfg.Processes),

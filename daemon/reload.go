@@ -96,7 +96,7 @@ func (d *Daemon) prepare(cfg config.Config) (apply func(), err error) {
 			d.http.SetOptions(httpOptions(cfg, d.rules))
 		}
 		d.files.SetLimits(int64(cfg.OutputFile), int64(cfg.OutputFileTotal))
-		d.sessions.SetConfig(sessionConfig(cfg, d.opts, d.audit))
+		d.sessions.SetConfig(d.history.hook(sessionConfig(cfg, d.opts, d.audit)))
 		d.server.SetLimits(limits(cfg))
 		d.clients.configure(cfg)
 	}, nil

@@ -60,6 +60,7 @@ func (d *Daemon) closeServices() error {
 		d.sandboxes.Close()
 		d.recordings.Close()
 		closeAudit(d.audit)
+		d.history.close()
 		d.tracer.Close() // last: it sends what the others recorded
 	})
 	if !within(cleanupTimeout, done) {

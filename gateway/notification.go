@@ -28,13 +28,14 @@ func exitCode(exit *execwirev1.ExitRecord) int64 {
 
 // exitCauses are the protocol's names of causes, as far as this gateway knows them.
 var exitCauses = map[execwirev1.ExitCause]string{
-	execwirev1.ExitCause_EXIT_CAUSE_EXITED:          "exited",
-	execwirev1.ExitCause_EXIT_CAUSE_TERMINATED:      "terminated",
-	execwirev1.ExitCause_EXIT_CAUSE_TIMEOUT:         "timeout",
-	execwirev1.ExitCause_EXIT_CAUSE_NO_OUTPUT:       "noOutput",
-	execwirev1.ExitCause_EXIT_CAUSE_LIMIT:           "limit",
-	execwirev1.ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN: "serverShutdown",
-	execwirev1.ExitCause_EXIT_CAUSE_LOST:            "lost",
+	execwirev1.ExitCause_EXIT_CAUSE_EXITED:           "exited",
+	execwirev1.ExitCause_EXIT_CAUSE_TERMINATED:       "terminated",
+	execwirev1.ExitCause_EXIT_CAUSE_TIMEOUT:          "timeout",
+	execwirev1.ExitCause_EXIT_CAUSE_NO_OUTPUT:        "noOutput",
+	execwirev1.ExitCause_EXIT_CAUSE_LIMIT:            "limit",
+	execwirev1.ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN:  "serverShutdown",
+	execwirev1.ExitCause_EXIT_CAUSE_LOST:             "lost",
+	execwirev1.ExitCause_EXIT_CAUSE_SERVER_RESTARTED: "serverRestarted",
 }
 
 // exitCodeOrNil is exitCode, and nil for a process that has not exited.

@@ -91,7 +91,7 @@ func toExit(p *session.Process) *execwirev1.ExitRecord {
 		},
 	}
 	switch {
-	case record.Cause == process.CauseLost:
+	case !record.Cause.HasStatus():
 	case record.Signal != 0:
 		exit.Status = &execwirev1.ExitRecord_Signal{Signal: execwirev1.Signal(record.Signal)}
 	default:
@@ -102,13 +102,14 @@ func toExit(p *session.Process) *execwirev1.ExitRecord {
 
 // exitCauses translates causes of an exit.
 var exitCauses = map[process.Cause]execwirev1.ExitCause{
-	process.CauseExited:         execwirev1.ExitCause_EXIT_CAUSE_EXITED,
-	process.CauseTerminated:     execwirev1.ExitCause_EXIT_CAUSE_TERMINATED,
-	process.CauseTimeout:        execwirev1.ExitCause_EXIT_CAUSE_TIMEOUT,
-	process.CauseNoOutput:       execwirev1.ExitCause_EXIT_CAUSE_NO_OUTPUT,
-	process.CauseLimit:          execwirev1.ExitCause_EXIT_CAUSE_LIMIT,
-	process.CauseServerShutdown: execwirev1.ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN,
-	process.CauseLost:           execwirev1.ExitCause_EXIT_CAUSE_LOST,
+	process.CauseExited:          execwirev1.ExitCause_EXIT_CAUSE_EXITED,
+	process.CauseTerminated:      execwirev1.ExitCause_EXIT_CAUSE_TERMINATED,
+	process.CauseTimeout:         execwirev1.ExitCause_EXIT_CAUSE_TIMEOUT,
+	process.CauseNoOutput:        execwirev1.ExitCause_EXIT_CAUSE_NO_OUTPUT,
+	process.CauseLimit:           execwirev1.ExitCause_EXIT_CAUSE_LIMIT,
+	process.CauseServerShutdown:  execwirev1.ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN,
+	process.CauseServerRestarted: execwirev1.ExitCause_EXIT_CAUSE_SERVER_RESTARTED,
+	process.CauseLost:            execwirev1.ExitCause_EXIT_CAUSE_LOST,
 }
 
 // processStates translates states.
@@ -169,6 +170,19 @@ func toProcess(p *session.Process) *execwirev1.Process {
 		m.TerminalSize = &execwirev1.TerminalSize{Rows: uint32(size.Rows), Columns: uint32(size.Cols)}
 	}
 	return m
+}
+
+// lastOutput returns the last bytes of each stream of a process that has any.
+func lastOutput(p *session.Process, most int) (tails []*execwirev1.StreamTail) {
+	if most == 0 {
+		return nil
+	}
+	for _, stream := range streamsOf(p) {
+		if data := p.Log().Tail(stream, most); len(data) > 0 {
+			tails = append(tails, &execwirev1.StreamTail{Stream: outputStreams[stream], Data: data})
+		}
+	}
+	return tails
 }
 
 // ownUser returns the user of processes that name none.

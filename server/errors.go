@@ -91,6 +91,8 @@ var sessionErrors = map[session.Kind]translation{
 	session.TooManyProcessesAttached: {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES},
 	session.TooManyProcesses:         {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES},
 	session.RetainedOutputFull:       {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_RETAINED_OUTPUT_FULL},
+	session.KeepTooLong:              {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	session.KeepInLease:              {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
 	session.OwnerLost:                {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROCESS_OWNER_LOST},
 }
 
@@ -305,6 +307,8 @@ func (s *Server) fromSession(err *session.Error) error {
 // sessionFields are the request fields that kinds of package session are about.
 var sessionFields = map[session.Kind]string{
 	session.GraceTooLong:   "grace",
+	session.KeepTooLong:    "keep",
+	session.KeepInLease:    "keep",
 	session.DefaultSession: "session_id",
 	session.TooManyGrants:  "principal",
 }

@@ -32,7 +32,7 @@ func (s *processService) own(ctx context.Context, m ownRequest) (owner *session.
 			return nil, false, err
 		}
 		began := time.Now()
-		owner, created, err := start.session.StartOwned(ctx, start.id, start.digest, start.spec, optionalDuration(m.GetStart().GetGrace()))
+		owner, created, err := start.session.StartOwned(ctx, start.id, start.digest, start.spec, start.options, optionalDuration(m.GetStart().GetGrace()))
 		if err == nil && created {
 			s.noteStart(ctx, began, owner.Process(), recording, true)
 		} else {

@@ -123,6 +123,7 @@ const (
 	defaultPageSize = 100
 	maxPageSize     = 1000
 	maxPageBytes    = 1 << 20 // records contain arguments and grants, which can be long
+	maxLastOutput   = 4 << 10 // of each stream of a process in a list
 )
 
 // pageSize applies the default and the maximum to a requested size.
@@ -156,6 +157,10 @@ func (s *processService) ListProcesses(ctx context.Context, req *execwirev1.List
 		return nil, err
 	}
 	list, more := sess.Processes(req.GetPageToken(), pageSize(req.GetPageSize()))
-	processes, next := page(list, more, toProcess, (*session.Process).ID)
+	processes, next := page(list, more, func(p *session.Process) *execwirev1.Process {
+		m := toProcess(p)
+		m.LastOutput = lastOutput(p, int(min(req.GetLastOutputBytes(), maxLastOutput)))
+		return m
+	}, (*session.Process).ID)
 	return &execwirev1.ListProcessesResponse{Processes: processes, NextPageToken: next}, nil
 }

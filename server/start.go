@@ -35,6 +35,7 @@ type preparedStart struct {
 	id      string
 	digest  session.Digest
 	spec    process.Spec
+	options session.StartOptions
 }
 
 // start starts the process, or finds the one that an equal request started.
@@ -48,7 +49,7 @@ func (s *processService) start(ctx context.Context, req *execwirev1.StartProcess
 		return nil, false, err
 	}
 	began := time.Now()
-	p, created, err = start.session.Start(ctx, start.id, start.digest, start.spec)
+	p, created, err = start.session.Start(ctx, start.id, start.digest, start.spec, start.options)
 	s.noteStart(ctx, began, p, recording, err == nil && created)
 	return p, created, qualifyField("", req.GetCommand(), err)
 }
@@ -70,7 +71,7 @@ func (s *processService) record(ctx context.Context, start preparedStart) (*reco
 	if !caller.Record || start.spec.Terminal == nil || s.server.cfg.Recorder == nil {
 		return nil, nil
 	}
-	if _, err := start.session.Process(start.id); err == nil {
+	if p, err := start.session.Process(start.id); err == nil && (!start.options.Replace || p.Digest() == start.digest) {
 		return nil, nil
 	}
 	recording, err := s.server.cfg.Recorder.Create(recorder.Subject{
@@ -164,10 +165,8 @@ func (s *processService) prepare(ctx context.Context, prefix string, req *execwi
 	if id == "" {
 		id = uuid.NewString()
 	}
-	if req.GetReplaceClosed() {
-		sess.RemoveClosed(id, digest)
-	}
-	return preparedStart{session: sess, id: id, digest: digest, spec: spec}, nil
+	options := session.StartOptions{Replace: req.GetReplaceClosed(), Keep: req.GetKeep().AsDuration()}
+	return preparedStart{session: sess, id: id, digest: digest, spec: spec, options: options}, nil
 }
 
 // checkRetry refuses to start what the server before this one may have started.

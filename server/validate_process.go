@@ -46,7 +46,16 @@ func validateStart(prefix string, m *execwirev1.StartProcessRequest) error {
 		validateCommand(prefix+"command", m.GetCommand()),
 		validateEnum(prefix+"io.pipes.stdin", m.GetIo().GetPipes().GetStdin()),
 		validateLabels(prefix+"labels", m.GetLabels()),
+		validateKeep(prefix+"keep", m.GetKeep()),
 		validateLimits(prefix+"limits", m.GetLimits()))
+}
+
+// validateKeep accepts an absent duration, and one above 0.
+func validateKeep(field string, d *durationpb.Duration) error {
+	if d != nil && d.AsDuration() == 0 {
+		return invalidField(field, "is 0: leave it out for the retention of the server")
+	}
+	return validateDuration(field, d)
 }
 
 // validateLabels checks the labels of a process.

@@ -29,6 +29,29 @@ type processObject struct {
 	Owned             bool           `json:"owned"`
 	Sandbox           *sandboxObject `json:"sandbox,omitempty"`
 	Exit              *exitObject    `json:"exit,omitempty"`
+	LastOutput        []tailObject   `json:"last_output,omitempty"`
+}
+
+// tailObject is the JSON output for the end of a stream, with Text if it is UTF-8.
+type tailObject struct {
+	Stream string  `json:"stream"`
+	Text   *string `json:"text,omitempty"`
+	Base64 []byte  `json:"base64,omitempty"` // as encoding/json has it
+}
+
+// describeTail describes the end of a stream from its first whole character on.
+func describeTail(tail *execwirev1.StreamTail) tailObject {
+	object := tailObject{Stream: enumWord(tail.GetStream(), "OUTPUT_STREAM_")}
+	whole := tail.GetData()
+	for i := 0; i < utf8.UTFMax && len(whole) > 0 && !utf8.RuneStart(whole[0]); i++ {
+		whole = whole[1:]
+	}
+	if utf8.Valid(whole) {
+		object.Text = new(string(whole))
+	} else {
+		object.Base64 = tail.GetData()
+	}
+	return object
 }
 
 // exitObject is the JSON output for the end of a process, with ExitCode or Signal.
@@ -65,7 +88,12 @@ func describeSandbox(report *execwirev1.SandboxReport) *sandboxObject {
 }
 
 func describeProcess(p *execwirev1.Process) processObject {
+	var tails []tailObject
+	for _, tail := range p.GetLastOutput() {
+		tails = append(tails, describeTail(tail))
+	}
 	return processObject{
+		LastOutput:        tails,
 		ID:                p.GetProcessId(),
 		Session:           p.GetSessionId(),
 		State:             enumWord(p.GetState(), "PROCESS_STATE_"),
@@ -161,7 +189,7 @@ func describeEnd(event string, exit client.Exit) exitedEvent {
 	switch {
 	case exit.Signal != 0:
 		end.Signal = signalName(execwirev1.Signal(exit.Signal))
-	case exit.Cause != execwirev1.ExitCause_EXIT_CAUSE_LOST:
+	case exit.Cause != execwirev1.ExitCause_EXIT_CAUSE_LOST && exit.Cause != execwirev1.ExitCause_EXIT_CAUSE_SERVER_RESTARTED:
 		end.ExitCode = &exit.Code
 	}
 	return end

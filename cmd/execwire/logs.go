@@ -152,6 +152,8 @@ func followLogs(ctx context.Context, c *client.Client, process client.ProcessRef
 	switch {
 	case errors.As(err, &lost) && client.Reason(lost.Err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:
 		return &exitError{code: codeFailed, err: err, hint: "the server was started anew, or has forgotten the process"}
+	case err == nil && exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_SERVER_RESTARTED:
+		fmt.Fprintln(printer.std.err, "execwire: the server was restarted: the process ended with it, and its output is lost")
 	case err == nil && exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN:
 		fmt.Fprintln(printer.std.err, "execwire: the server shut down and ended the process")
 	}

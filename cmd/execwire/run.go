@@ -34,6 +34,7 @@ type runFlags struct {
 	nice              int32
 	limits            []string
 	detach            bool
+	keep              time.Duration
 	json              string // jsonEvents, jsonResult or empty
 	detachKeys        string
 	keys              []byte // of detachKeys
@@ -66,11 +67,12 @@ With --detach run prints only the id of the process, and returns when it runs. T
 server keeps the process and its last output, without an owner; see execwire logs,
 attach, wait and kill. -i then gives the process a stdin that attach can write to, and
 -t a terminal. The server keeps its result and output for an hour, or for 30 seconds
-once the result was requested, unless it has other settings.
+once the result was requested, unless it has other settings; with --keep for that time
+from its end, whether the result was requested or not.
 
 An --id is taken while the server has a record of the process: another run with the
 same id fails, even with the same command. --replace replaces a process that has
-ended.
+ended, whose result and output are then gone; if the new one cannot be started, they stay.
 
 When the process has exited, run waits until its output has ended, as ssh does:
 background processes may keep it open. Then all descendants are killed.
@@ -142,7 +144,7 @@ Exit codes of run itself:
   execwire run --sandbox workspace-write --writable ~/.cache -- make test
   execwire run --server unix:///run/user/1000/execwire.sock -ti -- bash
   id=$(execwire run --server tcp://127.0.0.1:7420 --detach -- make test)`,
-		Args: cobra.MatchAll(positive("timeout", "no-output-timeout"), func(command *cobra.Command, arguments []string) error {
+		Args: cobra.MatchAll(positive("timeout", "no-output-timeout", "keep"), func(command *cobra.Command, arguments []string) error {
 			if len(arguments) == 0 || arguments[0] == "" {
 				return usageError(command, errors.New("name a program to run"))
 			}
@@ -195,6 +197,7 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 		"with --sandbox workspace-write: another writable `directory`; may be repeated")
 	f.BoolVar(&flags.confine.network, "network", false, "with --sandbox: allow the network")
 	f.BoolVarP(&flags.detach, "detach", "d", false, "print the id of the process and leave it running on the server")
+	addDuration(f, &flags.keep, "keep", 0, "with --detach: how long the server keeps the result and output when the process has ended, e.g. 24h")
 	f.BoolVar(&flags.leaveDescendants, "leave-descendants", false,
 		"keep descendants running when the process has ended; they end with the server")
 	f.BoolVar(&flags.noWaitDescendants, "no-wait-descendants", false,
@@ -280,6 +283,10 @@ func checkRun(flags runFlags) error {
 		return errors.New("--no-wait-descendants ends what the process leaves behind: leave out --leave-descendants and --detach, which keep it")
 	case flags.detach && flags.server == "":
 		return fmt.Errorf("--detach %w", errNeedsServer)
+	case flags.keep > 0 && !flags.detach:
+		return errors.New("--keep is for --detach: without it run prints the output and the result itself")
+	case flags.keep > 0 && flags.session != "":
+		return errors.New("--keep is for your default session: leave out --session")
 	case flags.detach && flags.hasGrace:
 		return errors.New("--grace is for an owner that is lost, and --detach leaves the process without one")
 	case flags.record == "" && flags.recordInput:

@@ -112,6 +112,8 @@ func explainExit(exit client.Exit, killed syscall.Signal) error {
 		return &exitError{code: exit.ShellCode(), err: errors.New("the process was killed because it exceeded one of its limits")}
 	case execwirev1.ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN:
 		return &exitError{code: exit.ShellCode(), err: errors.New("the server shut down and ended the process")}
+	case execwirev1.ExitCause_EXIT_CAUSE_SERVER_RESTARTED:
+		return &exitError{code: codeFailed, err: errors.New("the server was restarted, and the process ended with it")}
 	case execwirev1.ExitCause_EXIT_CAUSE_LOST:
 		return &exitError{code: codeFailed, err: errors.New("the process is gone and the server could not learn how it ended")}
 	}

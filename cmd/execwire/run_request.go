@@ -65,7 +65,7 @@ func buildProcess(flags runFlags, arguments []string, std streams) (*execwirev1.
 			return nil, fmt.Errorf("argument %d is %q, which is not UTF-8: servers accept only UTF-8", i, argument)
 		}
 	}
-	return &execwirev1.StartProcessRequest{
+	request := &execwirev1.StartProcessRequest{
 		SessionId: flags.session,
 		ProcessId: flags.id,
 		Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{
@@ -83,7 +83,11 @@ func buildProcess(flags runFlags, arguments []string, std streams) (*execwirev1.
 		StartId:          uuid.NewString(),
 		ReplaceClosed:    flags.replace,
 		User:             flags.user,
-	}, nil
+	}
+	if flags.keep > 0 {
+		request.Keep = durationpb.New(flags.keep)
+	}
+	return request, nil
 }
 
 func buildIo(flags runFlags, std streams) *execwirev1.ProcessIo {

@@ -48,6 +48,7 @@ type listed struct {
 		Signal   string
 		Cause    string
 	}
+	LastOutput []struct{ Stream, Text string } `json:"last_output"`
 }
 
 func TestList_DetachedProcesses(t *testing.T) {
@@ -56,7 +57,7 @@ func TestList_DetachedProcesses(t *testing.T) {
 		id := "lives in " + string(d)
 		over := "over " + string(d)
 		detach(server, t, d, id, []string{"sleep", "1000"})
-		detach(server, t, d, over, harness.Shell("exit 3"))
+		detach(server, t, d, over, harness.Shell("echo bye; exit 3"))
 		server.ExpectCommand(t, d, harness.Result{Code: 3}, "wait", "--closed", over)
 
 		got := harness.Run(t, nil, server.Remotely(d, "ps", "-q")...)
@@ -71,14 +72,17 @@ func TestList_DetachedProcesses(t *testing.T) {
 					t.Errorf("what runs is %+v", p)
 				}
 			case over:
+				if len(p.LastOutput) != 1 || p.LastOutput[0].Stream != "stdout" || p.LastOutput[0].Text != "bye\n" {
+					t.Errorf("the last output of what is over is %+v", p.LastOutput)
+				}
 				if p.State != "closed" || p.Exit == nil || *p.Exit.ExitCode != 3 || p.Exit.Cause != "exited" {
 					t.Errorf("what is over is %+v", p)
 				}
 			}
 		}
 		got = harness.Run(t, nil, server.Remotely(d, "ps", "-a")...)
-		if lines := strings.Split(got.Stdout, "\n"); lines[0] != "ID\tSTATE\tPID\tUSER\tAGE\tEXIT\tCOMMAND" ||
-			!strings.Contains(got.Stdout, over+"\tclosed\t") || !strings.Contains(got.Stdout, "\t3\t/bin/sh -c 'exit 3'\n") {
+		if lines := strings.Split(got.Stdout, "\n"); lines[0] != "ID\tSTATE\tPID\tUSER\tAGE\tDURATION\tEXIT\tCOMMAND" ||
+			!strings.Contains(got.Stdout, over+"\tclosed\t") || !strings.Contains(got.Stdout, "\t3\t/bin/sh -c 'echo bye; exit 3'\n") {
 			t.Errorf("ps -a: %+v", got)
 		}
 		server.ExpectCommand(t, d, harness.Result{Code: 125, Stderr: "execwire: session \"none\" does not exist\n" +
@@ -93,7 +97,7 @@ func TestList_AllPages(t *testing.T) {
 	want := ""
 	for i := range 120 {
 		id := fmt.Sprintf("p%03d", i)
-		want += id + "\n"
+		want = id + "\n" + want // the newest first
 		if _, err := processes.StartProcess(harness.Context(t), &execwirev1.StartProcessRequest{ProcessId: id,
 			Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{
 				Direct: &execwirev1.DirectCommand{Argv: []string{"/bin/true"}, WorkingDirectory: "/"}}}}); err != nil {

@@ -130,7 +130,7 @@ type Config struct {
 	// SessionsTotal limits the sessions of all principals.
 	SessionsTotal Count `name:"sessions_total" reload:"yes" default:"10000" unit:"sessions" min:"1" max:"10000000" help:"Leased sessions of all principals. An eighth is reserved for principals that have none, or no more than a 64th."`
 	// RetainedTotal limits the retained output of all processes.
-	RetainedTotal Bytes `name:"retained_output_bytes_total" reload:"yes" default:"0" unit:"bytes" min:"0" max:"1024GiB" help:"Retained output of all processes. 0: a quarter of the memory of the control group or the machine, at most 2GiB. A process that has not closed counts with the most that it may retain. Records of closed processes without an owner are removed for new processes, first those whose exit was seen, oldest first. An eighth is reserved for principals that have nothing else, or no more than a 64th, so that no principal can keep another from starting a process."`
+	RetainedTotal Bytes `name:"retained_output_bytes_total" reload:"yes" default:"0" unit:"bytes" min:"0" max:"1024GiB" help:"Retained output of all processes. 0: a quarter of the memory of the control group or the machine, at most 2GiB. A process that has not closed counts with the most that it may retain. Records of closed processes without an owner are removed for new processes, first those whose exit was seen, oldest first, but none of another principal that has less. An eighth is reserved for principals that have nothing else, or no more than a 64th, so that no principal can keep another from starting a process."`
 
 	// FileHandles limits the file handles of one session.
 	FileHandles Count `name:"file_handles_per_session" reload:"no" default:"256" unit:"handles" min:"1" max:"65536" help:"Open file handles of one session; each is a descriptor of the server. Further ones are refused, and any when half of the server's descriptors (RLIMIT_NOFILE) are open. A JSON-RPC connection has at most 128."`
@@ -210,7 +210,15 @@ type Config struct {
 	// UnseenRetention is how long they are kept if it was not seen.
 	UnseenRetention Duration `name:"unseen_process_retention" reload:"yes" default:"1h" unit:"duration" min:"0s" max:"24h" help:"How long the record of a closed process is kept whose exit was not seen, as that of a detached one. At least closed_process_retention."`
 	// UnseenProcesses limits those of each principal.
-	UnseenProcesses Count `name:"unseen_processes_per_principal" reload:"yes" default:"1000" unit:"processes" min:"0" max:"1000000" help:"Closed processes of one principal whose exit was not seen and that are kept for longer than closed_process_retention. Beyond it the oldest are kept for that time only."`
+	UnseenProcesses Count `name:"unseen_processes_per_principal" reload:"yes" default:"10000" unit:"processes" min:"0" max:"1000000" help:"Closed processes of one principal that are kept for longer than closed_process_retention, because their exit was not seen or their start asked for it. Beyond it the oldest are kept for that time only."`
+	// UnseenBytes limits them in bytes.
+	UnseenBytes Bytes `name:"unseen_process_bytes_per_principal" reload:"yes" default:"256MiB" unit:"bytes" min:"0" max:"1024GiB" help:"The same in bytes of output, arguments and records. 0: only retained_output_bytes_total limits them."`
+	// StateDirectory has the records of detached processes.
+	StateDirectory string `name:"state_directory" reload:"no" default:"" unit:"path" choices:"/" help:"A directory for what outlives the server: records of detached processes, so that after a restart their exit codes can be read, and those that ran then have the cause server_restarted. It is created with mode 0700, and one server uses it at a time. Empty: nothing outlives the server."`
+	// RecordedProcesses limits the records in it.
+	RecordedProcesses Count `name:"recorded_processes_per_principal" reload:"no" default:"10000" unit:"processes" min:"1" max:"1000000" help:"Detached processes of one principal that have a record in state_directory, of about 1KiB, at most 64KiB. Beyond it the oldest have none."`
+	// MaxKeep limits the keep that a start may request.
+	MaxKeep Duration `name:"max_process_retention" reload:"yes" default:"168h" unit:"duration" min:"0s" max:"8760h" help:"The longest keep of a start, as by execwire run --keep: how long the record of a closed process is kept whether its exit was seen or not. 0s refuses starts with keep."`
 	// MaxWait limits one blocking call.
 	MaxWait Duration `name:"max_wait" reload:"yes" default:"10m" unit:"duration" min:"1s" max:"24h" help:"The longest wait of one ReadOutput or WaitProcess."`
 	// ShutdownGrace is how long processes may continue after SIGTERM.

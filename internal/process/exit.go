@@ -14,18 +14,20 @@ type Cause uint8
 
 // The causes. The first one that occurs counts.
 const (
-	CauseExited         Cause = iota + 1 // by itself, or by a signal that was not sent by Terminate or a timeout
-	CauseTerminated                      // Terminate
-	CauseTimeout                         // Spec.Timeout
-	CauseNoOutput                        // Spec.NoOutputTimeout
-	CauseLimit                           // one of Spec.ResourceLimits
-	CauseServerShutdown                  // Supervisor.Close
-	CauseLost                            // the exit status could not be read
+	CauseExited          Cause = iota + 1 // by itself, or by a signal that was not sent by Terminate or a timeout
+	CauseTerminated                       // Terminate
+	CauseTimeout                          // Spec.Timeout
+	CauseNoOutput                         // Spec.NoOutputTimeout
+	CauseLimit                            // one of Spec.ResourceLimits
+	CauseServerShutdown                   // Supervisor.Close
+	CauseLost                             // the exit status could not be read
+	CauseServerRestarted                  // it ran when the server before this one ended; see Supervisor.Recover
 )
 
 var causeNames = [...]string{
 	CauseExited: "exited", CauseTerminated: "terminated", CauseTimeout: "timeout", CauseNoOutput: "no-output", CauseLimit: "limit",
 	CauseServerShutdown: "server-shutdown", CauseLost: "lost",
+	CauseServerRestarted: "server-restarted",
 }
 
 // String returns the name of the cause.
@@ -34,6 +36,20 @@ func (c Cause) String() string {
 		return "unknown"
 	}
 	return causeNames[c]
+}
+
+// HasStatus reports whether the exit record of a process that ended by the cause has a code or a
+// signal.
+func (c Cause) HasStatus() bool { return c != CauseLost && c != CauseServerRestarted }
+
+// CauseOf returns the cause with a name.
+func CauseOf(name string) (Cause, bool) {
+	for c := CauseExited; int(c) < len(causeNames); c++ {
+		if causeNames[c] == name {
+			return c, true
+		}
+	}
+	return 0, false
 }
 
 // ExitRecord describes the end of a process.

@@ -256,6 +256,21 @@ func Restore(config Config, state *SupervisorState) (*Supervisor, []*Process, er
 	return s, processes, nil
 }
 
+// Recover returns a process that a program before this one has started and that has closed. Nothing
+// is known of it but what is given: of a terminal there is no screen, and whether it left descendants
+// is not verified.
+func (s *Supervisor) Recover(spec Spec, pid int, startedAt time.Time, exit ExitRecord, log *eventlog.State) (*Process, error) {
+	p, err := s.restoreProcess(&ProcessState{
+		Root: RootState{PID: pid, Reaped: true, SessionEmpty: true, Ending: true},
+		Spec: spec, Log: log, State: StateClosed, Exit: exit, StartedAt: startedAt, Killed: true, Released: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.terminal = nil
+	return p, nil
+}
+
 // restoreProcess returns the Process without starting anything.
 func (s *Supervisor) restoreProcess(saved *ProcessState) (*Process, error) {
 	log, err := s.config.Files.Restore(saved.Log)

@@ -220,6 +220,9 @@ func (p *Process) WindowSize() WindowSize {
 // returns. The screen stays after the exit. Kinds: NotATerminal, ScreenUnavailable.
 func (p *Process) Screen(do func(s *screen.Screen, seq uint64)) error {
 	t := p.terminal
+	if t == nil && p.spec.Terminal != nil { // see Supervisor.Recover
+		return newError(ScreenUnavailable, "read screen", "the server was restarted since, and does not know what the terminal showed")
+	}
 	if t == nil {
 		return newError(NotATerminal, "read screen", "the process was started without a terminal")
 	}

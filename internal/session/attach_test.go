@@ -112,7 +112,7 @@ func TestCloseSession_EndsProcesses(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	p := c.start("p", spec("/bin/cat"))
-	owned, _, err := c.a.Session().StartOwned(f.ctx, "owned", session.Digest{2}, spec("/bin/cat"), nil)
+	owned, _, err := c.a.Session().StartOwned(f.ctx, "owned", session.Digest{2}, spec("/bin/cat"), session.StartOptions{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestCloseSession_EndsProcesses(t *testing.T) {
 	owned.Lost()
 	_, err = c.a.Session().Process("p")
 	wantKind(t, err, session.ProcessNotFound)
-	_, _, err = c.a.Session().Start(f.ctx, "late", session.Digest{3}, spec("/bin/true"))
+	_, _, err = c.a.Session().Start(f.ctx, "late", session.Digest{3}, spec("/bin/true"), session.StartOptions{})
 	wantKind(t, err, session.SessionClosed)
 	wantKind(t, f.registry.CloseSession(f.ctx, "tester", c.id), session.SessionNotFound)
 }
@@ -212,7 +212,7 @@ func TestDefaultSession_Closed_ReopensEmpty(t *testing.T) {
 	if list, _ := again.Processes("", 10); len(list) != 0 {
 		t.Errorf("%d processes remain", len(list))
 	}
-	if _, _, err := again.Start(f.ctx, "p", session.Digest{1}, spec("/bin/true")); err != nil {
+	if _, _, err := again.Start(f.ctx, "p", session.Digest{1}, spec("/bin/true"), session.StartOptions{}); err != nil {
 		t.Error(err)
 	}
 	if err := f.registry.CloseSession(f.ctx, "nobody", ""); err != nil {
@@ -246,7 +246,7 @@ func TestCloseSession_WaitsForConcurrentStarts(t *testing.T) {
 		s := c.a.Session()
 		started := make(chan *session.Process)
 		go func() {
-			p, _, _ := s.Start(f.ctx, "p", session.Digest{1}, spec("/bin/cat"))
+			p, _, _ := s.Start(f.ctx, "p", session.Digest{1}, spec("/bin/cat"), session.StartOptions{})
 			started <- p
 		}()
 		if err := f.registry.CloseSession(f.ctx, "tester", c.id); err != nil {

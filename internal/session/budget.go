@@ -15,25 +15,34 @@ import (
 //
 // When there is no space for a new process, records at rest are evicted: those of the
 // principal with the largest charge, first the ones whose exit was seen, then the
-// others, each the oldest first.
+// others, each the oldest first. A principal loses none to one that is charged more, so
+// that nobody can evict the records of others by filling the total: the start fails
+// instead.
 //
 // No principal can use up the total: an eighth of it is reserved for principals that
 // hold nothing unevictable or at most a 64th. The lock comes after those of sessions.
 type budget struct {
-	mu        sync.Mutex
-	limit     int64             // guarded by mu; 0: no limit
-	charged   int64             // guarded by mu; of all processes
-	evictable int64             // guarded by mu; of those at rest
-	shares    map[string]*share // guarded by mu; by principal, of those with a charge
+	mu      sync.Mutex
+	limit   int64             // guarded by mu; 0: no limit
+	charged int64             // guarded by mu; of all processes
+	shares  map[string]*share // guarded by mu; by principal, of those with a charge
 }
 
 // share is the charge of one principal.
 type share struct {
-	held      int64     // what cannot be evicted
-	evictable int64     // what can
-	seen      list.List // of *Process; at rest and exit seen, oldest first
-	unseen    list.List // of *Process; the others at rest
+	held   int64      // what cannot be evicted
+	seen   recordList // at rest and kept for ClosedRetention: exit seen, or over a limit
+	unseen recordList // the others at rest
 }
+
+// recordList is a list of records at rest, which can be evicted.
+type recordList struct {
+	list.List       // of *Process, oldest first
+	bytes     int64 // what they are charged
+}
+
+func (s *share) evictable() int64 { return s.seen.bytes + s.unseen.bytes }
+func (s *share) total() int64     { return s.held + s.evictable() }
 
 // Parts of the total, as divisors.
 const (
@@ -45,7 +54,7 @@ const (
 type charge struct {
 	bytes   int64         // guarded by budget.mu
 	owner   string        // the principal
-	list    *list.List    // guarded by budget.mu; share.seen, share.unseen, or nil: not at rest
+	list    *recordList   // guarded by budget.mu; share.seen, share.unseen, or nil: not at rest
 	element *list.Element // guarded by budget.mu; in list
 }
 
@@ -100,13 +109,15 @@ func recordBytes(spec *process.Spec) int64 {
 func (b *budget) reserve(p *Process, bytes int64) (victims []eviction, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.limit > 0 && b.charged-b.evictable+bytes > available(b.limit, b.share(p).held, bytes) {
+	own := b.share(p)
+	before := own.total()
+	if most := available(b.limit, own.held, bytes); b.limit > 0 && b.charged+bytes > most && b.charged-b.evictableFor(own)+bytes > most {
 		b.removeEmptyShare(p)
 		return nil, false
 	}
 	b.add(p, bytes)
 	for b.limit > 0 && b.charged > b.limit {
-		victim := b.nextVictim()
+		victim := b.nextVictim(own, before)
 		victims = append(victims, eviction{victim, victim.charge.bytes})
 		b.unlist(victim)
 		b.add(victim, -victim.charge.bytes)
@@ -114,12 +125,24 @@ func (b *budget) reserve(p *Process, bytes int64) (victims []eviction, ok bool) 
 	return victims, true
 }
 
-// nextVictim returns the process at rest to evict next; there must be one. It looks
-// at all principals. mu is held.
-func (b *budget) nextVictim() *Process {
+// evictableFor returns how much can be evicted for a principal: what it has itself, and
+// of each other one what it is charged more. It looks at all principals. mu is held.
+func (b *budget) evictableFor(own *share) int64 {
+	n := own.evictable()
+	for _, s := range b.shares {
+		if s != own {
+			n += max(0, min(s.evictable(), s.total()-own.total()))
+		}
+	}
+	return n
+}
+
+// nextVictim returns the process at rest to evict next for a principal that was charged
+// before bytes; there must be one. It looks at all principals. mu is held.
+func (b *budget) nextVictim(own *share, before int64) *Process {
 	var heaviest *share
 	for _, s := range b.shares {
-		if s.seen.Len()+s.unseen.Len() > 0 && (heaviest == nil || s.held+s.evictable > heaviest.held+heaviest.evictable) {
+		if s.seen.Len()+s.unseen.Len() > 0 && (s == own || s.total() > before) && (heaviest == nil || s.total() > heaviest.total()) {
 			heaviest = s
 		}
 	}
@@ -158,22 +181,14 @@ func (b *budget) removeEmptyShare(p *Process) {
 
 // add adds to the charge of a process; more may be negative. mu is held.
 func (b *budget) add(p *Process, more int64) {
-	s := b.share(p)
 	b.charged += more
-	s.held += more
 	p.charge.bytes += more
 	if p.charge.list != nil {
-		b.addEvictable(s, more)
+		p.charge.list.bytes += more
+	} else {
+		b.share(p).held += more
 	}
 	b.removeEmptyShare(p)
-}
-
-// addEvictable moves a part of a share to its evictable part; more may be negative.
-// mu is held.
-func (b *budget) addEvictable(s *share, more int64) {
-	s.held -= more
-	s.evictable += more
-	b.evictable += more
 }
 
 // eviction is a record to evict and its charge.
@@ -207,7 +222,8 @@ func (b *budget) markAtRest(p *Process, seen bool) {
 	}
 	b.unlist(p)
 	p.charge.list, p.charge.element = to, to.PushBack(p)
-	b.addEvictable(s, p.charge.bytes)
+	s.held -= p.charge.bytes
+	to.bytes += p.charge.bytes
 }
 
 // evictsFirst reports whether the record of a process is at rest and its exit was seen.
@@ -218,11 +234,12 @@ func (b *budget) evictsFirst(p *Process) bool {
 }
 
 // oldestUnseen returns the record at rest that was not seen for longest, of the
-// principal of a process, if the principal has more than most of them, or nil.
-func (b *budget) oldestUnseen(p *Process, most int) *Process {
+// principal of a process, if the principal has more than most of them, or they are
+// charged more than mostBytes, or nil. mostBytes of 0 is no limit.
+func (b *budget) oldestUnseen(p *Process, most int, mostBytes int64) *Process {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s := b.shares[p.charge.owner]; s != nil && s.unseen.Len() > most {
+	if s := b.shares[p.charge.owner]; s != nil && (s.unseen.Len() > most || mostBytes > 0 && s.unseen.bytes > mostBytes) {
 		return s.unseen.Front().Value.(*Process)
 	}
 	return nil
@@ -239,8 +256,9 @@ func (b *budget) markInUse(p *Process) {
 func (b *budget) unlist(p *Process) {
 	if p.charge.list != nil {
 		p.charge.list.Remove(p.charge.element)
+		p.charge.list.bytes -= p.charge.bytes
+		b.share(p).held += p.charge.bytes
 		p.charge.list, p.charge.element = nil, nil
-		b.addEvictable(b.shares[p.charge.owner], -p.charge.bytes)
 	}
 }
 

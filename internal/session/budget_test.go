@@ -17,6 +17,14 @@ func newCharged(t *testing.T, b *budget, bytes int64) *Process {
 	return p
 }
 
+// evictable returns what all principals have at rest.
+func (b *budget) evictable() (n int64) {
+	for _, s := range b.shares {
+		n += s.evictable()
+	}
+	return n
+}
+
 func TestBudget_EvictsOldestAndNoMoreThanNeeded(t *testing.T) {
 	b := newBudget(100)
 	var old []*Process
@@ -36,8 +44,8 @@ func TestBudget_EvictsOldestAndNoMoreThanNeeded(t *testing.T) {
 	if !ok || len(victims) != 2 || victims[0].process != old[1] || victims[1].process != old[2] {
 		t.Fatalf("the victims are %v, %v", victims, ok)
 	}
-	if b.charged != 90 || b.evictable != 20 {
-		t.Errorf("%d bytes are charged, %d of them evictable", b.charged, b.evictable)
+	if b.charged != 90 || b.evictable() != 20 {
+		t.Errorf("%d bytes are charged, %d of them evictable", b.charged, b.evictable())
 	}
 }
 
@@ -60,12 +68,12 @@ func TestEviction_VictimInUse_IsChargedAgain(t *testing.T) {
 		if rests {
 			evictable = 80
 		}
-		if b.charged != 140 || b.evictable != evictable {
-			t.Errorf("%d bytes are charged, %d of them evictable", b.charged, b.evictable)
+		if b.charged != 140 || b.evictable() != evictable {
+			t.Errorf("%d bytes are charged, %d of them evictable", b.charged, b.evictable())
 		}
 		b.resize(p, 0)
-		if b.charged != 60 || b.evictable != 0 || b.shares[""].seen.Len() != 0 {
-			t.Errorf("after the removal %d bytes are charged, %d evictable", b.charged, b.evictable)
+		if b.charged != 60 || b.evictable() != 0 || b.shares[""].seen.Len() != 0 {
+			t.Errorf("after the removal %d bytes are charged, %d evictable", b.charged, b.evictable())
 		}
 	}
 }
@@ -151,12 +159,88 @@ func TestBudget_FullOfOnePrincipal_EvictsItsRecordsFirst(t *testing.T) {
 	if !ok || len(victims) != 2 || victims[0].process != seen || victims[1].process != unseen {
 		t.Fatalf("the victims are %v, %v", victims, ok)
 	}
-	if b.charged != 85 || b.evictable != 10 || light.charge.list == nil {
-		t.Errorf("%d bytes are charged, %d of them evictable", b.charged, b.evictable)
+	if b.charged != 85 || b.evictable() != 10 || light.charge.list == nil {
+		t.Errorf("%d bytes are charged, %d of them evictable", b.charged, b.evictable())
 	}
 	// For a principal without records, those of the principal that uses most are evicted.
 	if victims, ok := b.reserve(&Process{charge: charge{owner: "new"}}, 20); !ok || len(victims) != 1 || victims[0].process != light {
 		t.Errorf("the victims are %v, %v", victims, ok)
+	}
+}
+
+// A principal loses no records to one that has more, however much of the total that takes:
+// the start of the other fails. It does to one that has less.
+func TestBudget_RecordsOfOthers_AreSafeFromWhoHasMore(t *testing.T) {
+	const each = 10
+	b := newBudget(64 * each)
+	charge := func(owner string, bytes int64) (*Process, []eviction, bool) {
+		p := &Process{charge: charge{owner: owner}}
+		victims, ok := b.reserve(p, bytes)
+		return p, victims, ok
+	}
+	for range 5 {
+		p, _, _ := charge("light", each)
+		b.markAtRest(p, true)
+	}
+	started := 0
+	for {
+		_, victims, ok := charge("greedy", each)
+		if !ok {
+			break
+		}
+		if len(victims) > 0 {
+			t.Fatalf("the start %d of the greedy principal evicts %v", started, victims)
+		}
+		started++
+	}
+	if light := b.shares["light"]; light.seen.Len() != 5 || light.total() != 5*each || started != 51 {
+		t.Errorf("the other principal has %d of 5 records, and %d bytes, after %d starts", light.seen.Len(), light.total(), started)
+	}
+	// Of a principal that has more, records go, but not below what the other has.
+	var heavy []*Process
+	for range 8 {
+		p, _, ok := charge("heavy", each)
+		if !ok {
+			break
+		}
+		b.markAtRest(p, false)
+		heavy = append(heavy, p)
+	}
+	if len(heavy) == 0 {
+		t.Fatal("a principal without processes cannot start one")
+	}
+	if _, victims, ok := charge("new", 3*each); !ok {
+		t.Errorf("a principal without processes cannot start one beside %d records", b.evictable()/each)
+	} else if len(victims) == 0 {
+		t.Error("it evicts nothing")
+	}
+}
+
+// Records whose exit was not seen are limited in bytes, for each principal.
+func TestBudget_UnseenBytes_AreThoseOfEachPrincipal(t *testing.T) {
+	b := newBudget(0)
+	newOf := func(owner string) *Process {
+		p := &Process{charge: charge{owner: owner}}
+		b.reserve(p, 10)
+		b.markAtRest(p, false)
+		return p
+	}
+	first := newOf("a")
+	newOf("b")
+	if p := b.oldestUnseen(first, 9, 10); p != nil {
+		t.Errorf("%v is too much within the limit", p)
+	}
+	b.resize(first, 11)
+	if p := b.oldestUnseen(first, 9, 10); p != first {
+		t.Errorf("the oldest beyond the limit is %v", p)
+	}
+	if p := b.oldestUnseen(first, 9, 0); p != nil {
+		t.Errorf("without a limit %v is too much", p)
+	}
+	second := newOf("a")
+	b.markAtRest(first, true)
+	if p := b.oldestUnseen(second, 9, 10); p != nil {
+		t.Errorf("a record that counts as seen still counts: %v", p)
 	}
 }
 

@@ -74,7 +74,7 @@ func (c *client) cursors() map[string]uint64 {
 
 func (c *client) start(id string, spec process.Spec) *session.Process {
 	c.t.Helper()
-	p, created, err := c.a.Session().Start(c.f.ctx, id, session.Digest{1}, spec)
+	p, created, err := c.a.Session().Start(c.f.ctx, id, session.Digest{1}, spec, session.StartOptions{})
 	if err != nil || !created {
 		c.t.Fatalf("Start = %v, %v", created, err)
 	}

@@ -25,7 +25,7 @@ func TestDefaultSession_Empty_IsRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Start(f.ctx, "p", session.Digest{1}, spec("/no/such/program")); process.KindOf(err) != process.ProgramNotFound {
+	if _, _, err := s.Start(f.ctx, "p", session.Digest{1}, spec("/no/such/program"), session.StartOptions{}); process.KindOf(err) != process.ProgramNotFound {
 		t.Fatalf("Start = %v", err)
 	}
 	if n := f.registry.Defaults(); n != 0 {
@@ -52,12 +52,12 @@ func TestDefaultSession_OpenedTwiceEmpty_IsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := f.start(t, "p", "/bin/cat")
-	if again, created, err := other.Start(f.ctx, "p", session.Digest{1}, spec("/bin/cat")); err != nil || created || again != p {
+	if again, created, err := other.Start(f.ctx, "p", session.Digest{1}, spec("/bin/cat"), session.StartOptions{}); err != nil || created || again != p {
 		t.Errorf("Start of the same = %v, %v, %v", again, created, err)
 	}
-	_, _, err = other.Start(f.ctx, "p", session.Digest{2}, spec("/bin/cat"))
+	_, _, err = other.Start(f.ctx, "p", session.Digest{2}, spec("/bin/cat"), session.StartOptions{})
 	wantKind(t, err, session.ProcessAlreadyExists)
-	o, _, err := other.StartOwned(f.ctx, "q", session.Digest{1}, spec("/bin/cat"), nil)
+	o, _, err := other.StartOwned(f.ctx, "q", session.Digest{1}, spec("/bin/cat"), session.StartOptions{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestDefaultSession_Emptied_LosesNoProcess(t *testing.T) {
 		group.Go(func() {
 			for n := range 50 {
 				id := fmt.Sprint(i, "-", n)
-				p, _, err := f.Start(f.ctx, id, session.Digest{1}, spec("/bin/cat"))
+				p, _, err := f.Start(f.ctx, id, session.Digest{1}, spec("/bin/cat"), session.StartOptions{})
 				if err != nil {
 					t.Error(err)
 					return
@@ -108,7 +108,7 @@ func TestDefaultSession_ConcurrentCloses(t *testing.T) {
 		group.Go(func() {
 			for n := range 25 {
 				id := fmt.Sprint(i, "-", n)
-				if _, _, err := openDefault(t, f).Start(f.ctx, id, session.Digest{1}, spec("/bin/cat")); err != nil {
+				if _, _, err := openDefault(t, f).Start(f.ctx, id, session.Digest{1}, spec("/bin/cat"), session.StartOptions{}); err != nil {
 					t.Error(err) // although another goroutine is closing it
 				}
 				if err := f.registry.CloseSession(f.ctx, "tester", ""); err != nil {

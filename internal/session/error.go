@@ -48,12 +48,16 @@ const (
 	RetainedOutputFull
 	// OwnerLost: the ownership has ended because its stream was lost.
 	OwnerLost
+	// KeepTooLong: the requested Keep exceeds the maximum.
+	KeepTooLong
+	// KeepInLease: a leased session keeps records as long as it needs them.
+	KeepInLease
 )
 
 // Kinds returns all kinds, for checks that a mapping is complete.
 func Kinds() []Kind {
 	var all []Kind
-	for k := SessionNotFound; k <= OwnerLost; k++ {
+	for k := SessionNotFound; k <= KeepInLease; k++ {
 		all = append(all, k)
 	}
 	return all
@@ -100,6 +104,8 @@ var texts = map[Kind]string{
 	ProcessAlreadyExists:     "process %[1]q already exists, by another start",
 	StdinOffsetInvalid:       "input for process %[1]q does not follow the accepted input",
 	GraceTooLong:             "grace for %[1]q is too long",
+	KeepTooLong:              "keep for %[1]q is too long",
+	KeepInLease:              "keep for %[1]q is for the default session: a session with a client keeps a process until the client has its end",
 	StdinQueueFull:           "%[2]d bytes of input wait for process %[1]q, which is the maximum: write again when it has read its stdin",
 	Draining:                 "the server is shutting down and starts nothing new",
 	SessionAttached:          "session %[1]q is attached by another client, which answers",

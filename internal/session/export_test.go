@@ -1,6 +1,10 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"github.com/execwire/execwire/internal/process"
+)
 
 // Drained blocks until the registry has noticed and reported that the process has closed.
 func (r *Registry) Drained(p *Process) {
@@ -14,6 +18,23 @@ func (r *Registry) Drained(p *Process) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// BeginReplace begins a start that replaces the process, and returns what makes it fail.
+func (p *Process) BeginReplace() (fail func()) {
+	s := p.session
+	claim, created, err := s.claim(p.id, Digest{255}, &process.Spec{}, StartOptions{Replace: true})
+	if !created {
+		panic(err)
+	}
+	return func() {
+		s.lock()
+		defer s.unlock()
+		s.failStart(claim)
+	}
+}
+
+// Expire removes the record of the process as at the end of its retention.
+func (p *Process) Expire() { p.removeIfAtRest() }
 
 // Defaults returns the number of default sessions.
 func (r *Registry) Defaults() int {

@@ -275,7 +275,7 @@ func TestOwners_RandomOrder_LoseAndRepeatNothing(t *testing.T) {
 			o := &owners{t: t, f: f, random: rand.New(rand.NewPCG(seed, 7)), session: a.Session(), want: want, a: a, all: make(map[string]*streamOwned)}
 			for i := range 4 {
 				id := fmt.Sprint(i)
-				p, _, err := a.Session().Start(f.ctx, id, session.Digest{}, small(flood(size)))
+				p, _, err := a.Session().Start(f.ctx, id, session.Digest{}, small(flood(size)), session.StartOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}

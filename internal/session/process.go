@@ -1,6 +1,7 @@
 package session
 
 import (
+	"sync"
 	"time"
 
 	"github.com/execwire/execwire/internal/process"
@@ -15,11 +16,16 @@ type Process struct {
 	id      string
 	session *Session
 	digest  Digest
+	keep    time.Duration // see StartOptions
 	started chan struct{} // closed when the start has succeeded or failed
 	stdin   *stdin
 	charge  charge
 
+	recorded  bool       // Config.OnRecord is called for it; set before the record can be found
+	recording sync.Mutex // held by calls of OnRecord and OnForgotten
+
 	// Guarded by session.mu.
+	replaces    *Process // while it is being started; not found until that has failed
 	owner       currentOwner
 	lastStream  *Ownership  // the latest; nil: no stream has owned it
 	assigned    bool        // it was started and assignOwner or own was called
@@ -27,7 +33,9 @@ type Process struct {
 	closed      bool        // the log is closed and watchClosed has noticed
 	reported    bool        // Config.OnClosed was called
 	wasAtRest   bool        // the registry has counted it as at rest
+	forgotten   bool        // its record was removed, but not because the registry closes
 	seen        bool        // the session's principal has received its exit record
+	closedAt    time.Time   // when closed was set
 	restAt      time.Time   // when it last came to rest
 	expiry      *time.Timer // removes the record
 	expires     time.Time   // when it does
@@ -35,6 +43,12 @@ type Process struct {
 
 // ID returns the id of the process in its session.
 func (p *Process) ID() string { return p.id }
+
+// Digest returns the digest of its start.
+func (p *Process) Digest() Digest { return p.digest }
+
+// Keep returns the time to keep its record that the start asked for; 0: none.
+func (p *Process) Keep() time.Duration { return p.keep }
 
 // SessionID returns the id of its session.
 func (p *Process) SessionID() string { return p.session.id }
@@ -57,12 +71,40 @@ func (p *Process) watchClosed() {
 	defer p.session.registry.goroutines.Done()
 	<-p.Closed()
 	p.markClosed()
+	p.record()
 	if closed := p.session.registry.cfg().OnClosed; closed != nil {
 		closed(p)
 	}
 	p.session.mu.Lock()
 	p.reported = true
 	p.session.mu.Unlock()
+}
+
+// record calls Config.OnRecord if it is called for the process, and OnForgotten if its record
+// was removed meanwhile. No lock is held.
+func (p *Process) record() {
+	cfg := p.session.registry.cfg()
+	if !p.recorded || cfg.OnRecord == nil {
+		return
+	}
+	p.recording.Lock()
+	defer p.recording.Unlock()
+	cfg.OnRecord(p)
+	p.session.mu.Lock()
+	forgotten := p.forgotten
+	p.session.mu.Unlock()
+	if forgotten {
+		cfg.OnForgotten(p)
+	}
+}
+
+// reportForgotten calls Config.OnForgotten. No lock is held.
+func (p *Process) reportForgotten() {
+	p.recording.Lock()
+	defer p.recording.Unlock()
+	if forgotten := p.session.registry.cfg().OnForgotten; forgotten != nil {
+		forgotten(p)
+	}
 }
 
 // heldBytes is what a closed process is charged.
@@ -80,7 +122,7 @@ func (p *Process) markClosed() {
 	if p.closed {
 		return
 	}
-	p.closed = true
+	p.closed, p.closedAt = true, time.Now()
 	s.running--
 	s.registry.countClosed()
 	if s.processes[p.id] == p {

@@ -57,9 +57,14 @@ type Config struct {
 	// UnseenRetention is how long it is kept if its exit was not seen; never less
 	// than ClosedRetention.
 	UnseenRetention time.Duration
+	// MaxKeep is the longest Keep of [StartOptions].
+	MaxKeep time.Duration
 	// UnseenPerPrincipal is how many records of one principal are kept for longer
-	// than ClosedRetention because their exit was not seen. 0: none.
+	// than ClosedRetention, because their exit was not seen or by Keep. 0: none.
 	UnseenPerPrincipal int
+	// UnseenBytesPerPrincipal is how many bytes these may be charged, see budget. 0: no
+	// limit.
+	UnseenBytesPerPrincipal int64
 	// ProcessesPerSession is how many processes of one session may run, that is, have
 	// not closed. 0: no limit.
 	ProcessesPerSession int
@@ -79,6 +84,13 @@ type Config struct {
 	// OnClosed is called when a process has closed, in a goroutine of the process that
 	// [Registry.Close] waits for. It may block. Nil calls nothing.
 	OnClosed func(*Process)
+	// OnRecord is called when a process without an owner was started in a default session,
+	// before Start returns, and when it has closed. It may block; calls for one process
+	// follow each other. Nil calls nothing.
+	OnRecord func(*Process)
+	// OnForgotten is called, after OnRecord, when the record of such a process was removed,
+	// except by [Registry.Close]. It may block. It must be set if OnRecord is.
+	OnForgotten func(*Process)
 	// Logger logs processes that are terminated because their owner was lost. Nil
 	// discards.
 	Logger *slog.Logger

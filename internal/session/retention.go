@@ -21,23 +21,32 @@ func (p *Process) Seen(principal string) {
 
 // retain starts the retention of the record of a process at rest. session.mu is held.
 //
-// Only a default session has records that were not seen: a leased one keeps a process
-// until its end was acknowledged. So they are all in one session, and its lock is
-// enough to remove the oldest of a principal. What a session that is over still has
-// is removed soon, and counts as seen.
+// Only a default session has records that are kept for longer than ClosedRetention: a
+// leased one keeps a process until its end was acknowledged, and starts none with a time
+// to keep. So they are all in one session, and its lock is enough to remove the oldest of
+// a principal. What a session that is over still has is removed soon, and counts as seen.
 func (p *Process) retain() {
 	cfg, budget := p.session.registry.cfg(), p.session.registry.budget
 	p.seen = p.seen || p.allAcknowledged()
 	p.restAt = time.Now()
-	if p.seen || p.session.over || cfg.UnseenRetention <= cfg.ClosedRetention {
+	retention := cfg.UnseenRetention
+	switch {
+	case p.session.over:
+		retention = 0
+	case p.keep > 0:
+		retention = time.Until(p.closedAt.Add(p.keep))
+	case p.seen:
+		retention = 0
+	}
+	if retention <= cfg.ClosedRetention {
 		budget.markAtRest(p, true)
 		p.expire(cfg.ClosedRetention)
 		return
 	}
 	budget.markAtRest(p, false)
-	p.expire(cfg.UnseenRetention)
+	p.expire(retention)
 	for {
-		oldest := budget.oldestUnseen(p, cfg.UnseenPerPrincipal)
+		oldest := budget.oldestUnseen(p, cfg.UnseenPerPrincipal, cfg.UnseenBytesPerPrincipal)
 		if oldest == nil {
 			return
 		}
@@ -80,18 +89,27 @@ func (p *Process) evict(bytes int64) {
 	defer s.unlock()
 	if p.isAtRest() {
 		p.remove()
-	} else if s.processes[p.id] == p { // its record was not removed since
+	} else if current := s.processes[p.id]; current == p || current != nil && current.replaces == p { // its record was not removed since
 		s.registry.budget.resize(p, bytes)
 	}
 }
 
-// remove removes the record of the process, if it is still there. session.mu is held.
+// remove removes the record of the process, if it is still there. One that is being started
+// gives way to the one that it was to replace. session.mu is held.
 func (p *Process) remove() {
 	s := p.session
-	if s.processes[p.id] != p {
+	switch current := s.processes[p.id]; {
+	case current == nil:
 		return
+	case current.replaces == p:
+		current.replaces = nil
+	case current != p:
+		return
+	case p.replaces != nil:
+		s.processes[p.id], p.replaces = p.replaces, nil
+	default:
+		delete(s.processes, p.id)
 	}
-	delete(s.processes, p.id)
 	if p.expiry != nil {
 		p.expiry.Stop()
 	}
@@ -103,5 +121,9 @@ func (p *Process) remove() {
 	}
 	s.registry.budget.resize(p, 0)
 	s.changed = true
+	if p.recorded && !s.closing {
+		p.forgotten = true
+		s.forgotten = append(s.forgotten, p)
+	}
 	s.removeDefaultIfEmpty()
 }

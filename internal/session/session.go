@@ -33,6 +33,7 @@ type Session struct {
 	closing   bool                // guarded by mu; over because the registry closes
 	reading   bool                // guarded by mu; over, but an attachment still reads
 	changed   bool                // guarded by mu; unlock calls Config.OnChange
+	forgotten []*Process          // guarded by mu; for which unlock calls Config.OnForgotten
 
 	resources map[*resourceKey]*resource // guarded by mu; nil: none yet
 
@@ -48,25 +49,41 @@ func (s *Session) ID() string { return s.id }
 // Principal returns the name of the principal that owns the session.
 func (s *Session) Principal() string { return s.principal }
 
-// lock locks mu. unlock also reports a change, after it has unlocked mu.
+// lock locks mu. unlock also reports a change and what was removed, after it has unlocked
+// mu.
 func (s *Session) lock() { s.mu.Lock() }
 
 func (s *Session) unlock() {
-	changed := s.changed
-	s.changed = false
+	changed, forgotten := s.changed, s.forgotten
+	s.changed, s.forgotten = false, nil
 	s.mu.Unlock()
+	for _, p := range forgotten {
+		p.reportForgotten()
+	}
 	if changed {
 		s.registry.cfg().OnChange()
 	}
+}
+
+// StartOptions are what a start wants of the record of its process.
+type StartOptions struct {
+	// Replace replaces a closed process without an owner that has the id and another
+	// digest. If the start fails, the record of that one stays.
+	Replace bool
+	// Keep is how long the record is kept from the close of the process, whether its exit
+	// was seen or not, but at least for [Config.ClosedRetention]. 0: as configured. It is
+	// for default sessions only, and at most [Config.MaxKeep].
+	Keep time.Duration
 }
 
 // Start starts a process under an id, or returns the process that a start with the
 // same id and digest created before; created tells which. A different start for an
 // existing id is kind [ProcessAlreadyExists]. A failed start leaves the id unused.
 // Start blocks while the process is spawned, also by another call. Other kinds:
-// [Draining], [SessionClosed], [TooManyProcesses], [RetainedOutputFull].
-func (s *Session) Start(ctx context.Context, id string, digest Digest, spec process.Spec) (p *Process, created bool, err error) {
-	p, _, created, err = s.start(ctx, id, digest, spec, nil)
+// [Draining], [SessionClosed], [TooManyProcesses], [RetainedOutputFull], [KeepTooLong],
+// [KeepInLease].
+func (s *Session) Start(ctx context.Context, id string, digest Digest, spec process.Spec, options StartOptions) (p *Process, created bool, err error) {
+	p, _, created, err = s.start(ctx, id, digest, spec, options, nil)
 	return p, created, err
 }
 
@@ -74,12 +91,12 @@ func (s *Session) Start(ctx context.Context, id string, digest Digest, spec proc
 // begins. If an earlier equal start created the process, it takes the ownership from
 // the first event. If ctx has ended by the time the process is started, the process
 // is kept for the grace, as after [Ownership.Lost].
-func (s *Session) StartOwned(ctx context.Context, id string, digest Digest, spec process.Spec, grace *time.Duration) (o *Ownership, created bool, err error) {
-	keep, err := s.registry.resolveGrace(id, grace)
+func (s *Session) StartOwned(ctx context.Context, id string, digest Digest, spec process.Spec, options StartOptions, grace *time.Duration) (o *Ownership, created bool, err error) {
+	wait, err := s.registry.resolveGrace(id, grace)
 	if err != nil {
 		return nil, false, err
 	}
-	p, o, created, err := s.start(ctx, id, digest, spec, &keep)
+	p, o, created, err := s.start(ctx, id, digest, spec, options, &wait)
 	if err == nil && o == nil {
 		o, err = p.Own(ctx, 0, grace)
 	}
@@ -87,9 +104,17 @@ func (s *Session) StartOwned(ctx context.Context, id string, digest Digest, spec
 }
 
 // start starts the process, owned if grace is not nil, or finds it.
-func (s *Session) start(ctx context.Context, id string, digest Digest, spec process.Spec, grace *time.Duration) (p *Process, o *Ownership, created bool, err error) {
+func (s *Session) start(
+	ctx context.Context, id string, digest Digest, spec process.Spec, options StartOptions, grace *time.Duration,
+) (p *Process, o *Ownership, created bool, err error) {
+	switch most := s.registry.cfg().MaxKeep; {
+	case options.Keep > 0 && s.lease != nil:
+		return nil, nil, false, &Error{Kind: KeepInLease, Subject: id}
+	case options.Keep > most:
+		return nil, nil, false, &Error{Kind: KeepTooLong, Subject: id, Detail: "the server's maximum is " + most.String()}
+	}
 	for {
-		p, created, err := s.claim(id, digest, &spec)
+		p, created, err := s.claim(id, digest, &spec, options)
 		if other, ok := errors.AsType[*superseded](err); ok {
 			s = other.by
 			continue
@@ -99,6 +124,9 @@ func (s *Session) start(ctx context.Context, id string, digest Digest, spec proc
 		}
 		if created {
 			o, err := s.spawn(ctx, p, spec, grace)
+			if err == nil {
+				p.record()
+			}
 			return p, o, true, err
 		}
 		select {
@@ -115,17 +143,20 @@ func (s *Session) start(ctx context.Context, id string, digest Digest, spec proc
 }
 
 // claim finds the process with the id or reserves the id for a new one.
-func (s *Session) claim(id string, digest Digest, spec *process.Spec) (p *Process, created bool, err error) {
-	if p, err := s.claimed(id, digest); p != nil || err != nil {
+func (s *Session) claim(id string, digest Digest, spec *process.Spec, options StartOptions) (p *Process, created bool, err error) {
+	if options.Replace {
+		s.noteClosed(id)
+	}
+	if p, err := s.claimed(id, digest, options.Replace); p != nil || err != nil {
 		return p, false, err
 	}
-	p = &Process{id: id, session: s, digest: digest, started: make(chan struct{}), stdin: newStdin()}
+	p = &Process{id: id, session: s, digest: digest, keep: options.Keep, started: make(chan struct{}), stdin: newStdin()}
 	if err := s.registry.reserveOutput(p, reservedBytes(spec)); err != nil {
 		return nil, false, err
 	}
 	s.lock()
 	defer s.unlock()
-	other, err := s.claimedLocked(id, digest)
+	other, err := s.claimedLocked(id, digest, options.Replace)
 	if other == nil && err == nil {
 		err = s.registry.countStart(s)
 	}
@@ -134,22 +165,23 @@ func (s *Session) claim(id string, digest Digest, spec *process.Spec) (p *Proces
 		return other, false, err
 	}
 	s.running++
+	p.replaces = s.processes[id]
 	s.processes[id] = p
 	return p, true, nil
 }
 
 // claimed returns the process that has the id, which may still be starting, or the
 // error why none can be started, or neither.
-func (s *Session) claimed(id string, digest Digest) (*Process, error) {
+func (s *Session) claimed(id string, digest Digest, replace bool) (*Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.claimedLocked(id, digest)
+	return s.claimedLocked(id, digest, replace)
 }
 
-func (s *Session) claimedLocked(id string, digest Digest) (*Process, error) {
+func (s *Session) claimedLocked(id string, digest Digest, replace bool) (*Process, error) {
 	p := s.processes[id]
 	switch {
-	case p == nil:
+	case p == nil, replace && p.digest != digest && p.isAtRest():
 		return nil, s.startError()
 	case p.digest != digest && p.hasStarted():
 		return nil, &Error{Kind: ProcessAlreadyExists, Subject: id, Detail: p.progress()}
@@ -207,17 +239,17 @@ func (s *Session) spawn(ctx context.Context, p *Process, spec process.Spec, grac
 	running, err := s.registry.supervisor.Start(ctx, spec)
 	s.lock()
 	defer s.unlock()
-	defer close(p.started) // before the record can be found
 	s.changed = true
 	if err != nil {
-		p.remove()
-		s.running--
-		s.registry.countClosed()
-		s.registry.countAtRest()
-		s.registry.goroutines.Done()
+		s.failStart(p)
 		return nil, err
 	}
+	defer close(p.started) // before the record can be found
+	if old := p.replaces; old != nil {
+		old.remove()
+	}
 	p.Process = running
+	p.recorded = grace == nil && s.lease == nil && s.registry.cfg().OnRecord != nil
 	p.assigned = true
 	var o *Ownership
 	if grace == nil || s.over {
@@ -228,6 +260,16 @@ func (s *Session) spawn(ctx context.Context, p *Process, spec process.Spec, grac
 	}
 	go p.watchClosed()
 	return o, err
+}
+
+// failStart ends a start without a process. s.mu is held.
+func (s *Session) failStart(p *Process) {
+	p.remove()
+	s.running--
+	s.registry.countClosed()
+	s.registry.countAtRest()
+	s.registry.goroutines.Done()
+	close(p.started)
 }
 
 // Process returns the process with the id. It never blocks: a process that is still
@@ -259,22 +301,21 @@ func (s *Session) Processes(after string, limit int) (list []*Process, more bool
 	return list, false
 }
 
-// RemoveClosed removes the record of a closed process that has no owner and another
-// digest. Otherwise it changes nothing. It does not block.
-func (s *Session) RemoveClosed(id string, digest Digest) {
-	p, err := s.Process(id)
-	if err != nil || p.digest == digest || !p.Log().Stats().Closed {
-		return
+// noteClosed notes that the process with the id has closed, if it has: watchClosed may not
+// have noticed yet. It does not block.
+func (s *Session) noteClosed(id string) {
+	if p, err := s.Process(id); err == nil && p.Log().Stats().Closed {
+		p.markClosed()
 	}
-	p.markClosed() // watchClosed may not have noticed yet
-	p.removeIfAtRest()
 }
 
 // forgetAll removes all records and stops their timers.
 func (s *Session) forgetAll() {
 	s.lock()
 	defer s.unlock()
-	for _, p := range s.processes {
-		p.remove()
+	for len(s.processes) > 0 { // removing one that is being started brings back what it replaces
+		for _, p := range s.processes {
+			p.remove()
+		}
 	}
 }

@@ -60,7 +60,7 @@ func spec(argv ...string) process.Spec {
 
 func (f *fixture) start(t *testing.T, id string, argv ...string) *session.Process {
 	t.Helper()
-	p, created, err := f.Start(f.ctx, id, session.Digest{1}, spec(argv...))
+	p, created, err := f.Start(f.ctx, id, session.Digest{1}, spec(argv...), session.StartOptions{})
 	if err != nil || !created {
 		t.Fatalf("Start = %v, %v", created, err)
 	}
@@ -82,7 +82,7 @@ func TestStart_ConcurrentEqual_CreateOneProcess(t *testing.T) {
 	pids := make([]int, 20)
 	for i := range pids {
 		group.Go(func() {
-			p, made, err := f.Start(f.ctx, "p", session.Digest{1}, spec("/bin/cat"))
+			p, made, err := f.Start(f.ctx, "p", session.Digest{1}, spec("/bin/cat"), session.StartOptions{})
 			if err != nil {
 				t.Error(err)
 				return
@@ -110,7 +110,7 @@ func TestStart_ConcurrentDifferent_OneSucceeds(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 20 {
 		group.Go(func() {
-			_, _, err := f.Start(f.ctx, "p", session.Digest{byte(i)}, spec("/bin/cat"))
+			_, _, err := f.Start(f.ctx, "p", session.Digest{byte(i)}, spec("/bin/cat"), session.StartOptions{})
 			if err == nil {
 				won.Add(1)
 				return
@@ -139,12 +139,12 @@ func TestStart_ConcurrentFailure_DoesNotUseID(t *testing.T) {
 		id := fmt.Sprint(i)
 		var both sync.WaitGroup
 		both.Go(func() {
-			if _, _, err := f.Start(f.ctx, id, session.Digest{1}, spec(garbage)); err == nil {
+			if _, _, err := f.Start(f.ctx, id, session.Digest{1}, spec(garbage), session.StartOptions{}); err == nil {
 				t.Error("a file that is no program was started")
 			}
 		})
 		both.Go(func() {
-			if _, _, err := f.Start(f.ctx, id, session.Digest{2}, spec("/bin/true")); err != nil {
+			if _, _, err := f.Start(f.ctx, id, session.Digest{2}, spec("/bin/true"), session.StartOptions{}); err != nil {
 				t.Errorf("the other start failed: %v", err)
 			}
 		})
@@ -154,7 +154,7 @@ func TestStart_ConcurrentFailure_DoesNotUseID(t *testing.T) {
 
 func TestStart_Fails_FreesID(t *testing.T) {
 	f := newFixture(t, session.Config{})
-	_, _, err := f.Start(f.ctx, "p", session.Digest{1}, spec("/no/such/program"))
+	_, _, err := f.Start(f.ctx, "p", session.Digest{1}, spec("/no/such/program"), session.StartOptions{})
 	if process.KindOf(err) != process.ProgramNotFound {
 		t.Fatalf("Start = %v", err)
 	}
@@ -277,7 +277,7 @@ func TestDrain_RejectsStartsAndWaits(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	p := f.start(t, "p", "/bin/cat")
 	f.registry.Drain()
-	_, _, err := f.Start(f.ctx, "q", session.Digest{2}, spec("/bin/true"))
+	_, _, err := f.Start(f.ctx, "q", session.Digest{2}, spec("/bin/true"), session.StartOptions{})
 	wantKind(t, err, session.Draining)
 	if n := f.registry.Totals().Running; n != 1 {
 		t.Errorf("%d processes run", n)
@@ -305,7 +305,7 @@ func TestClose_ConcurrentRetriedStarts_NoDeadlock(t *testing.T) {
 		for i := range 4 {
 			starters.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					_, _, _ = s.Start(ctx, fmt.Sprint(i, n), session.Digest{}, spec("/nonexistent"))
+					_, _, _ = s.Start(ctx, fmt.Sprint(i, n), session.Digest{}, spec("/nonexistent"), session.StartOptions{})
 				}
 			})
 		}

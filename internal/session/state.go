@@ -48,8 +48,11 @@ type ProcessState struct {
 	// ID is its id in the session, and Index its place in [process.SupervisorState].
 	ID    string
 	Index int
-	// Digest is that of the start request.
+	// Digest is that of the start request, and Keep its time to keep the record.
 	Digest Digest
+	Keep   time.Duration
+	// Recorded is set if [Config.OnRecord] is called for it.
+	Recorded bool
 	// StdinOffset is the input that was accepted from owners, StdinEnded is set if an
 	// owner has ended it, and WriteIDs are the ids of other writes, the oldest first.
 	StdinOffset uint64
@@ -66,10 +69,10 @@ type ProcessState struct {
 	Ownership *OwnershipState
 	// Terminating is set if it is terminated because its owner did not return.
 	Terminating bool
-	// Closed is set once its end was noticed and reported, AtRest once it was without an
+	// Closed is set once its end was noticed, at ClosedAt, and reported, AtRest once it was without an
 	// owner after that, for the last time at RestAt, and Seen if the principal has its exit.
 	Closed, AtRest, Seen bool
-	RestAt               time.Time
+	ClosedAt, RestAt     time.Time
 	// Expiry is how long its record is kept; 0: until it comes to rest. EvictFirst is set if
 	// it is evicted before records whose exit was not seen.
 	Expiry     time.Duration
@@ -227,10 +230,10 @@ func (s *Session) state() SessionState {
 // state returns the record, with an index. session.mu and stdin.lock are held.
 func (p *Process) state(index int) ProcessState {
 	state := ProcessState{
-		ID: p.id, Index: index, Digest: p.digest,
+		ID: p.id, Index: index, Digest: p.digest, Keep: p.keep, Recorded: p.recorded,
 		StdinOffset: p.stdin.offset.Load(), StdinEnded: p.stdin.ended,
 		WriteIDs:    slices.Concat(p.stdin.seenAge[p.stdin.oldest:], p.stdin.seenAge[:p.stdin.oldest]),
-		Terminating: p.terminating, Closed: p.closed && p.reported, AtRest: p.wasAtRest, Seen: p.seen, RestAt: p.restAt,
+		Terminating: p.terminating, Closed: p.closed && p.reported, AtRest: p.wasAtRest, Seen: p.seen, ClosedAt: p.closedAt, RestAt: p.restAt,
 		EvictFirst: p.session.registry.budget.evictsFirst(p),
 	}
 	switch p.owner.state {
@@ -334,7 +337,7 @@ func (r *Registry) restoreSession(saved *SessionState) *Session {
 
 // restoreProcess adds the record of a process, without goroutines and timers.
 func (s *Session) restoreProcess(saved *ProcessState, running *process.Process) *Process {
-	p := &Process{Process: running, id: saved.ID, session: s, digest: saved.Digest, started: make(chan struct{}), stdin: newStdin()}
+	p := &Process{Process: running, id: saved.ID, session: s, digest: saved.Digest, keep: saved.Keep, recorded: saved.Recorded, started: make(chan struct{}), stdin: newStdin()}
 	close(p.started)
 	p.stdin.offset.Store(saved.StdinOffset)
 	p.stdin.ended = saved.StdinEnded
@@ -347,7 +350,7 @@ func (s *Session) restoreProcess(saved *ProcessState, running *process.Process) 
 		p.lastStream.cancel(nil)
 	}
 	p.assigned, p.closed, p.reported, p.wasAtRest = true, saved.Closed, saved.Closed, saved.AtRest
-	p.seen, p.restAt, p.terminating = saved.Seen, saved.RestAt, saved.Terminating
+	p.seen, p.closedAt, p.restAt, p.terminating = saved.Seen, saved.ClosedAt, saved.RestAt, saved.Terminating
 	p.charge.owner = s.principal
 	s.processes[p.id] = p
 	spec := p.Spec()

@@ -200,7 +200,7 @@ func freezeStream(t testing.TB) {
 	defer p.close()
 	cat := spec("/bin/cat")
 	cat.Output.WindowBytes = 20_000
-	o, _, err := p.open("").StartOwned(p.ctx, "cat", session.Digest{1}, cat, nil)
+	o, _, err := p.open("").StartOwned(p.ctx, "cat", session.Digest{1}, cat, session.StartOptions{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func freezeLeasedSession(t testing.TB) {
 	}
 	created := a.Session().Info("tester").Created
 	for name, script := range map[string]string{"ended": "echo out; exit 5", "running": "echo ready; read x; echo $x"} {
-		if _, _, err := a.Session().Start(p.ctx, name, session.Digest{2}, spec("/bin/sh", "-c", script)); err != nil {
+		if _, _, err := a.Session().Start(p.ctx, name, session.Digest{2}, spec("/bin/sh", "-c", script), session.StartOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -320,7 +320,7 @@ func freezeLeasedSession(t testing.TB) {
 		t.Fatal(err)
 	}
 	defer a.Lost()
-	_, _, err = a.Session().Start(p.ctx, "other", session.Digest{3}, spec("/bin/true"))
+	_, _, err = a.Session().Start(p.ctx, "other", session.Digest{3}, spec("/bin/true"), session.StartOptions{})
 	if err != nil {
 		t.Errorf("the second running process: %v", err)
 	}
@@ -355,7 +355,7 @@ func freezeRecords(t testing.TB) {
 	p := newPrograms(t, session.Config{RetainedTotal: 1 << 30, OnClosed: func(of *session.Process) { reported <- of.ID() }})
 	defer p.close()
 	for _, id := range []string{"seen", "unseen"} {
-		if _, _, err := p.open("").Start(p.ctx, id, session.Digest{1}, spec("/bin/true")); err != nil {
+		if _, _, err := p.open("").Start(p.ctx, id, session.Digest{1}, spec("/bin/true"), session.StartOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		p.registry.Drained(p.process("", id))
@@ -380,7 +380,7 @@ func freezeRecords(t testing.TB) {
 			t.Errorf("%s expires in %v", of.ID, of.Expiry)
 		}
 	}
-	_, created, err := p.open("").Start(p.ctx, "seen", session.Digest{1}, spec("/bin/true"))
+	_, created, err := p.open("").Start(p.ctx, "seen", session.Digest{1}, spec("/bin/true"), session.StartOptions{})
 	if err != nil || created {
 		t.Errorf("a repeated start: created %v, %v", created, err)
 	}
@@ -399,7 +399,7 @@ func freezeEndings(t testing.TB) {
 	defer p.close()
 	script := "trap '' TERM; echo ready; while :; do read x || sleep 0.05; done"
 	none := time.Duration(0)
-	o, _, err := p.open("").StartOwned(p.ctx, "lost", session.Digest{1}, spec("/bin/sh", "-c", script), &none)
+	o, _, err := p.open("").StartOwned(p.ctx, "lost", session.Digest{1}, spec("/bin/sh", "-c", script), session.StartOptions{}, &none)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,7 +407,7 @@ func freezeEndings(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := a.Session().Start(p.ctx, "closed", session.Digest{1}, spec("/bin/sh", "-c", script)); err != nil {
+	if _, _, err := a.Session().Start(p.ctx, "closed", session.Digest{1}, spec("/bin/sh", "-c", script), session.StartOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	id := a.Session().ID()

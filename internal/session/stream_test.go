@@ -59,7 +59,7 @@ func TestStartOwned_IsNotInFeed(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	defer func() { c.a.Lost() }()
-	o, created, err := c.a.Session().StartOwned(f.ctx, "p", session.Digest{1}, spec("/bin/echo", "x"), nil)
+	o, created, err := c.a.Session().StartOwned(f.ctx, "p", session.Digest{1}, spec("/bin/echo", "x"), session.StartOptions{}, nil)
 	if err != nil || !created {
 		t.Fatal(created, err)
 	}
@@ -77,7 +77,7 @@ func TestStartOwned_FirstByte_IsNotLost(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	const size = 1 << 20
 	for i := range 5 {
-		o, _, err := f.StartOwned(f.ctx, fmt.Sprint(i), session.Digest{1}, small(flood(size)), nil)
+		o, _, err := f.StartOwned(f.ctx, fmt.Sprint(i), session.Digest{1}, small(flood(size)), session.StartOptions{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestStartOwned_CallerCancelled_OwnerIsLost(t *testing.T) {
 	go cancel(errors.New("gone"))
 	for i := range 50 {
 		id := fmt.Sprint(i)
-		o, created, err := f.StartOwned(gone, id, session.Digest{1}, spec("/bin/cat"), within(0))
+		o, created, err := f.StartOwned(gone, id, session.Digest{1}, spec("/bin/cat"), session.StartOptions{}, within(0))
 		if err == nil {
 			o.Lost()
 		}
@@ -151,7 +151,7 @@ func TestStream_GraceExpires_FeedDeliversEnd(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	defer func() { c.a.Lost() }()
-	o, _, err := c.a.Session().StartOwned(f.ctx, "p", session.Digest{1}, spec("/bin/cat"), within(10*time.Millisecond))
+	o, _, err := c.a.Session().StartOwned(f.ctx, "p", session.Digest{1}, spec("/bin/cat"), session.StartOptions{}, within(10*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}

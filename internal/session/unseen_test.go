@@ -91,7 +91,7 @@ func TestUnseen_OldestBeyondLimit_CountAsSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _, err := other.Start(f.ctx, "neighbour", session.Digest{1}, spec("/bin/true"))
+	p, _, err := other.Start(f.ctx, "neighbour", session.Digest{1}, spec("/bin/true"), session.StartOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestUnseen_Records_AreEvictedLast(t *testing.T) {
 	cfg.ClosedRetention, cfg.RetainedTotal = 30*time.Minute, (3*charged+64<<10)*8/7+8 // an eighth is reserved for others
 	f := newFixture(t, cfg)
 	for _, id := range []string{"unseen", "seen0", "seen1"} {
-		p, _, err := f.Start(f.ctx, id, session.Digest{1}, flood(900<<10))
+		p, _, err := f.Start(f.ctx, id, session.Digest{1}, flood(900<<10), session.StartOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

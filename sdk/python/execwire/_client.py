@@ -354,6 +354,7 @@ class Client:
         sandbox: Optional[SandboxLike] = None,
         labels: Optional[Mapping[str, str]] = None,
         leave_descendants: bool = False,
+        keep: Optional[float] = None,
         id: str = "",
         session_id: str = "",
     ) -> process_pb2.Process:
@@ -361,8 +362,16 @@ class Client:
 
         The server retains its latest output for ``attach``, ``follow`` and ``read``. An
         unanswered start is repeated for 25 seconds; then it raises LostError.
+
+        - ``keep``: how long the server keeps the result and output of the process from its
+          end, in seconds, whether they were requested or not; it has a maximum. By default
+          an hour, and 30 s once the result was requested. It is for the default session only.
+
+        The other arguments are those of ``start``.
         """
         request = self._start_request(Command.of(locals()))
+        if keep is not None:
+            request.keep.CopyFrom(duration(keep))
         began = time.monotonic()
         first_sent: Optional[float] = None
 
@@ -485,9 +494,17 @@ class Client:
         answer = self._transport.repeat(lambda: self._transport.processes.GetProcess(request))
         return answer.process
 
-    def processes(self, *, session_id: str = "") -> Iterator[process_pb2.Process]:
-        """Iterates over the processes of a session, including retained closed ones."""
-        request = process_service_pb2.ListProcessesRequest(session_id=session_id)
+    def processes(
+        self, *, session_id: str = "", last_output_bytes: int = 0
+    ) -> Iterator[process_pb2.Process]:
+        """Iterates over the processes of a session, including retained closed ones.
+
+        ``last_output_bytes`` is how much of the end of each stream they have in
+        ``last_output``, at most 4096.
+        """
+        request = process_service_pb2.ListProcessesRequest(
+            session_id=session_id, last_output_bytes=last_output_bytes
+        )
         while True:
             answer = self._transport.repeat(
                 lambda: self._transport.processes.ListProcesses(request)

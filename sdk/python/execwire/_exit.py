@@ -27,6 +27,8 @@ class ExitCause(enum.Enum):
     LOST = process_event_pb2.EXIT_CAUSE_LOST
     #: It wrote nothing for longer than its no_output_timeout.
     NO_OUTPUT = process_event_pb2.EXIT_CAUSE_NO_OUTPUT
+    #: It ran when the server was restarted; its status and output are not known.
+    SERVER_RESTARTED = process_event_pb2.EXIT_CAUSE_SERVER_RESTARTED
     #: A cause that this package does not know, from a newer server.
     UNKNOWN = process_event_pb2.EXIT_CAUSE_UNSPECIFIED
 

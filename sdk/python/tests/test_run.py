@@ -497,9 +497,15 @@ class NotOwned(TestCase):
         self.assertEqual(client.read("read", after_seq=events[-1].seq), [])  # type: ignore[union-attr]
 
     def test_lists_and_labels(self) -> None:
-        client.start_detached(["true"], id="labelled", labels={"job": "7"})
-        found = {p.process_id: dict(p.labels) for p in client.processes()}
-        self.assertEqual(found["labelled"], {"job": "7"})
+        client.start_detached(["echo", "said"], id="labelled", labels={"job": "7"}, keep=3600)
+        self.assertIsInstance(list(client.follow("labelled"))[-1], Closed)
+        found = {p.process_id: p for p in client.processes(last_output_bytes=3)}
+        self.assertEqual(dict(found["labelled"].labels), {"job": "7"})
+        self.assertEqual([tail.data for tail in found["labelled"].last_output], [b"id\n"])
+
+    def test_keep_beyond_the_maximum(self) -> None:
+        with self.assertRaisesRegex(execwire.ExecwireError, "keep"):
+            client.start_detached(["true"], keep=1e9)
 
     def test_wait_for_conditions(self) -> None:
         script = "echo listening on 4711; read x; echo done"

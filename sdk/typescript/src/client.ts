@@ -40,6 +40,12 @@ export interface RunCommandOptions<Text extends boolean = boolean> extends Omit<
 export interface StartDetachedOptions extends CommandOptions {
   /** Whether the process has stdin, "closed" by default: a later owner writes to it. A terminal always has. */
   readonly stdin?: "pipe" | "closed";
+  /**
+   * How long the server keeps the result and output of the process from its end, in milliseconds, whether they were
+   * requested or not; it has a maximum. Absent is an hour, and 30 s once the result was requested, unless the server
+   * has other settings. It is for the default session only.
+   */
+  readonly keepMs?: number;
   /** Ends the call, not the process. */
   readonly signal?: AbortSignal;
 }
@@ -155,6 +161,9 @@ export class Client implements AsyncDisposable {
   async startDetached(command: CommandLine, options: StartDetachedOptions = {}): Promise<Description> {
     const { rpc } = this.shared;
     const request = startRequest(command, options, options.stdin === "pipe", this.sandbox);
+    if (options.keepMs !== undefined) {
+      request.keep = durationOf("keepMs", options.keepMs);
+    }
     const began = performance.now();
     let sentAt: number | undefined;
     const start = async (call: CallOptions): Promise<StartProcessResponse> => {
@@ -231,11 +240,17 @@ export class Client implements AsyncDisposable {
     return response.process as Description;
   }
 
-  /** Iterates over the processes of a session by id, including closed ones that the server retains. */
-  async *processes(options: InSession = {}): AsyncGenerator<Description, void, undefined> {
+  /**
+   * Iterates over the processes of a session by id, including closed ones that the server retains.
+   * `lastOutputBytes` is how much of the end of each stream they have in `lastOutput`, at most 4096.
+   */
+  async *processes(
+    options: InSession & { readonly lastOutputBytes?: number } = {},
+  ): AsyncGenerator<Description, void, undefined> {
     const { rpc } = this.shared;
     for (let pageToken = ""; ; ) {
-      const request = { sessionId: options.sessionId ?? "", pageToken };
+      const lastOutputBytes = options.lastOutputBytes ?? 0;
+      const request = { sessionId: options.sessionId ?? "", pageToken, lastOutputBytes };
       const page = await rpc.repeat((call) => rpc.stubs.processes.listProcesses(request, call), options.signal);
       yield* page.processes;
       pageToken = page.nextPageToken;

@@ -236,6 +236,7 @@ const causes: Readonly<Record<number, ExitCause>> = {
   [ProtoExitCause.SERVER_SHUTDOWN]: "server_shutdown",
   [ProtoExitCause.LOST]: "lost",
   [ProtoExitCause.NO_OUTPUT]: "no_output",
+  [ProtoExitCause.SERVER_RESTARTED]: "server_restarted",
 };
 
 /** What is counted while a process is followed. */

@@ -16,6 +16,8 @@ export type ExitCause =
   | "lost"
   /** It wrote nothing for longer than its noOutputTimeout. */
   | "no_output"
+  /** It ran when the server was restarted; its status and output are not known. */
+  | "server_restarted"
   /** A cause that this package does not know, from a newer server. */
   | "unknown";
 

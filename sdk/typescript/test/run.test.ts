@@ -183,6 +183,15 @@ test("limits and nice apply", async () => {
   await assert.rejects(c.run("true", { resourceLimits: { files: 1 } as object }), /"files".*openFiles/);
 });
 
+test("a detached process has a time to keep its record, and its last output is listed", async () => {
+  const c = server();
+  const { processId } = await c.startDetached("echo said", { keepMs: 3_600_000 });
+  await c.waitFor(processId, { closed: true });
+  const listed = (await all(c.processes({ lastOutputBytes: 3 }))).find((one) => one.processId === processId);
+  assert.deepEqual(listed?.lastOutput.map((tail) => text(tail.data)), ["id\n"]);
+  await assert.rejects(c.startDetached("true", { keepMs: 1e13 }), /keep/);
+});
+
 test("a detached process is read, described, listed and terminated by its id", async () => {
   const c = server();
   const { processId } = await c.startDetached("echo one; exec sleep 1000", { id: "detached" });

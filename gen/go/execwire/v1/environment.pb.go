@@ -454,14 +454,18 @@ type ServerLimits struct {
 	// How long the record of a closed process is kept whose exit was not seen.
 	UnseenProcessRetention *durationpb.Duration `protobuf:"bytes,50,opt,name=unseen_process_retention,json=unseenProcessRetention,proto3" json:"unseen_process_retention,omitempty"`
 	// Such records of one principal that are kept for longer than
-	// closed_process_retention.
+	// closed_process_retention, and others that keep of StartProcessRequest keeps longer.
 	UnseenProcessesPerPrincipal uint64 `protobuf:"varint,51,opt,name=unseen_processes_per_principal,json=unseenProcessesPerPrincipal,proto3" json:"unseen_processes_per_principal,omitempty"`
 	// Output per process that is kept in a file while it has no owner, in bytes. 0: none.
 	OutputFileBytes uint64 `protobuf:"varint,52,opt,name=output_file_bytes,json=outputFileBytes,proto3" json:"output_file_bytes,omitempty"`
 	// Such output of all processes, in bytes. 0: none.
 	OutputFileBytesTotal uint64 `protobuf:"varint,53,opt,name=output_file_bytes_total,json=outputFileBytesTotal,proto3" json:"output_file_bytes_total,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// And how much their output and arguments may be, in bytes. 0: no limit of its own.
+	UnseenProcessBytesPerPrincipal uint64 `protobuf:"varint,54,opt,name=unseen_process_bytes_per_principal,json=unseenProcessBytesPerPrincipal,proto3" json:"unseen_process_bytes_per_principal,omitempty"`
+	// The longest keep of StartProcessRequest.
+	MaxProcessRetention *durationpb.Duration `protobuf:"bytes,55,opt,name=max_process_retention,json=maxProcessRetention,proto3" json:"max_process_retention,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *ServerLimits) Reset() {
@@ -760,6 +764,20 @@ func (x *ServerLimits) GetOutputFileBytesTotal() uint64 {
 	return 0
 }
 
+func (x *ServerLimits) GetUnseenProcessBytesPerPrincipal() uint64 {
+	if x != nil {
+		return x.UnseenProcessBytesPerPrincipal
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetMaxProcessRetention() *durationpb.Duration {
+	if x != nil {
+		return x.MaxProcessRetention
+	}
+	return nil
+}
+
 var File_execwire_v1_environment_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_environment_proto_rawDesc = "" +
@@ -790,7 +808,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x10required_sandbox\x18\x13 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\x0frequiredSandbox\x12*\n" +
 	"\x11loopback_any_user\x18\x14 \x01(\bR\x0floopbackAnyUser\x12\x1f\n" +
 	"\vinstance_id\x18\x15 \x01(\tR\n" +
-	"instanceId\"\xd3\x10\n" +
+	"instanceId\"\xee\x11\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +
@@ -830,7 +848,9 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x18unseen_process_retention\x182 \x01(\v2\x19.google.protobuf.DurationR\x16unseenProcessRetention\x12C\n" +
 	"\x1eunseen_processes_per_principal\x183 \x01(\x04R\x1bunseenProcessesPerPrincipal\x12*\n" +
 	"\x11output_file_bytes\x184 \x01(\x04R\x0foutputFileBytes\x125\n" +
-	"\x17output_file_bytes_total\x185 \x01(\x04R\x14outputFileBytesTotalJ\x04\b\x11\x10\x12R\vspool_bytes*\x88\x02\n" +
+	"\x17output_file_bytes_total\x185 \x01(\x04R\x14outputFileBytesTotal\x12J\n" +
+	"\"unseen_process_bytes_per_principal\x186 \x01(\x04R\x1eunseenProcessBytesPerPrincipal\x12M\n" +
+	"\x15max_process_retention\x187 \x01(\v2\x19.google.protobuf.DurationR\x13maxProcessRetentionJ\x04\b\x11\x10\x12R\vspool_bytes*\x88\x02\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FEATURE_PROCESSES\x10\x01\x12\x16\n" +
@@ -889,13 +909,14 @@ var file_execwire_v1_environment_proto_depIdxs = []int32{
 	8,  // 12: execwire.v1.ServerLimits.file_handle_idle_time:type_name -> google.protobuf.Duration
 	8,  // 13: execwire.v1.ServerLimits.upload_retention:type_name -> google.protobuf.Duration
 	8,  // 14: execwire.v1.ServerLimits.unseen_process_retention:type_name -> google.protobuf.Duration
-	1,  // 15: execwire.v1.EnvironmentService.GetEnvironment:input_type -> execwire.v1.GetEnvironmentRequest
-	2,  // 16: execwire.v1.EnvironmentService.GetEnvironment:output_type -> execwire.v1.GetEnvironmentResponse
-	16, // [16:17] is the sub-list for method output_type
-	15, // [15:16] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	8,  // 15: execwire.v1.ServerLimits.max_process_retention:type_name -> google.protobuf.Duration
+	1,  // 16: execwire.v1.EnvironmentService.GetEnvironment:input_type -> execwire.v1.GetEnvironmentRequest
+	2,  // 17: execwire.v1.EnvironmentService.GetEnvironment:output_type -> execwire.v1.GetEnvironmentResponse
+	17, // [17:18] is the sub-list for method output_type
+	16, // [16:17] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_environment_proto_init() }

@@ -121,7 +121,10 @@ type Process struct {
 	Sandbox *SandboxReport `protobuf:"bytes,15,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// The user it was started as: the name, or the UID if it has none in /etc/passwd, and
 	// :GID if the start named a group.
-	User          string `protobuf:"bytes,16,opt,name=user,proto3" json:"user,omitempty"`
+	User string `protobuf:"bytes,16,opt,name=user,proto3" json:"user,omitempty"`
+	// The end of each stream that has output, if it was asked for: see
+	// ListProcessesRequest.last_output_bytes.
+	LastOutput    []*StreamTail `protobuf:"bytes,17,rep,name=last_output,json=lastOutput,proto3" json:"last_output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -268,11 +271,74 @@ func (x *Process) GetUser() string {
 	return ""
 }
 
+func (x *Process) GetLastOutput() []*StreamTail {
+	if x != nil {
+		return x.LastOutput
+	}
+	return nil
+}
+
+// StreamTail is the end of a stream.
+type StreamTail struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream.
+	Stream OutputStream `protobuf:"varint,1,opt,name=stream,proto3,enum=execwire.v1.OutputStream" json:"stream,omitempty"`
+	// Its last bytes, whether the events are still retained or not. They may begin within a
+	// character.
+	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamTail) Reset() {
+	*x = StreamTail{}
+	mi := &file_execwire_v1_process_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamTail) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamTail) ProtoMessage() {}
+
+func (x *StreamTail) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamTail.ProtoReflect.Descriptor instead.
+func (*StreamTail) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *StreamTail) GetStream() OutputStream {
+	if x != nil {
+		return x.Stream
+	}
+	return OutputStream_OUTPUT_STREAM_UNSPECIFIED
+}
+
+func (x *StreamTail) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 var File_execwire_v1_process_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_process_proto_rawDesc = "" +
 	"\n" +
-	"\x19execwire/v1/process.proto\x12\vexecwire.v1\x1a!execwire/v1/process_command.proto\x1a\x1fexecwire/v1/process_event.proto\x1a\x19execwire/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\x05\n" +
+	"\x19execwire/v1/process.proto\x12\vexecwire.v1\x1a!execwire/v1/process_command.proto\x1a\x1fexecwire/v1/process_event.proto\x1a\x19execwire/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x05\n" +
 	"\aProcess\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -293,10 +359,16 @@ const file_execwire_v1_process_proto_rawDesc = "" +
 	"\x05owned\x18\r \x01(\bR\x05owned\x128\n" +
 	"\x06labels\x18\x0e \x03(\v2 .execwire.v1.Process.LabelsEntryR\x06labels\x124\n" +
 	"\asandbox\x18\x0f \x01(\v2\x1a.execwire.v1.SandboxReportR\asandbox\x12\x12\n" +
-	"\x04user\x18\x10 \x01(\tR\x04user\x1a9\n" +
+	"\x04user\x18\x10 \x01(\tR\x04user\x128\n" +
+	"\vlast_output\x18\x11 \x03(\v2\x17.execwire.v1.StreamTailR\n" +
+	"lastOutput\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x98\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"S\n" +
+	"\n" +
+	"StreamTail\x121\n" +
+	"\x06stream\x18\x01 \x01(\x0e2\x19.execwire.v1.OutputStreamR\x06stream\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data*\x98\x01\n" +
 	"\fProcessState\x12\x1d\n" +
 	"\x19PROCESS_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16PROCESS_STATE_STARTING\x10\x01\x12\x19\n" +
@@ -318,28 +390,32 @@ func file_execwire_v1_process_proto_rawDescGZIP() []byte {
 }
 
 var file_execwire_v1_process_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_execwire_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_execwire_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_execwire_v1_process_proto_goTypes = []any{
 	(ProcessState)(0),             // 0: execwire.v1.ProcessState
 	(*Process)(nil),               // 1: execwire.v1.Process
-	nil,                           // 2: execwire.v1.Process.LabelsEntry
-	(*TerminalSize)(nil),          // 3: execwire.v1.TerminalSize
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
-	(*ExitRecord)(nil),            // 5: execwire.v1.ExitRecord
-	(*SandboxReport)(nil),         // 6: execwire.v1.SandboxReport
+	(*StreamTail)(nil),            // 2: execwire.v1.StreamTail
+	nil,                           // 3: execwire.v1.Process.LabelsEntry
+	(*TerminalSize)(nil),          // 4: execwire.v1.TerminalSize
+	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*ExitRecord)(nil),            // 6: execwire.v1.ExitRecord
+	(*SandboxReport)(nil),         // 7: execwire.v1.SandboxReport
+	(OutputStream)(0),             // 8: execwire.v1.OutputStream
 }
 var file_execwire_v1_process_proto_depIdxs = []int32{
 	0, // 0: execwire.v1.Process.state:type_name -> execwire.v1.ProcessState
-	3, // 1: execwire.v1.Process.terminal_size:type_name -> execwire.v1.TerminalSize
-	4, // 2: execwire.v1.Process.start_time:type_name -> google.protobuf.Timestamp
-	5, // 3: execwire.v1.Process.exit:type_name -> execwire.v1.ExitRecord
-	2, // 4: execwire.v1.Process.labels:type_name -> execwire.v1.Process.LabelsEntry
-	6, // 5: execwire.v1.Process.sandbox:type_name -> execwire.v1.SandboxReport
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	4, // 1: execwire.v1.Process.terminal_size:type_name -> execwire.v1.TerminalSize
+	5, // 2: execwire.v1.Process.start_time:type_name -> google.protobuf.Timestamp
+	6, // 3: execwire.v1.Process.exit:type_name -> execwire.v1.ExitRecord
+	3, // 4: execwire.v1.Process.labels:type_name -> execwire.v1.Process.LabelsEntry
+	7, // 5: execwire.v1.Process.sandbox:type_name -> execwire.v1.SandboxReport
+	2, // 6: execwire.v1.Process.last_output:type_name -> execwire.v1.StreamTail
+	8, // 7: execwire.v1.StreamTail.stream:type_name -> execwire.v1.OutputStream
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_process_proto_init() }
@@ -356,7 +432,7 @@ func file_execwire_v1_process_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_process_proto_rawDesc), len(file_execwire_v1_process_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -281,7 +281,7 @@ type StartProcessRequest struct {
 	// taken until the record of the process is removed. Empty lets the server choose,
 	// which makes the call unsafe to retry. A retry finds the process only while its
 	// record exists: until closed_process_retention after its close, or longer if it is
-	// owned or its exit was not seen.
+	// owned, its exit was not seen, or its start had keep.
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// What to run.
 	Command *ProcessCommand `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`
@@ -306,9 +306,10 @@ type StartProcessRequest struct {
 	// of the content that is compared, so an equal command with another start_id fails
 	// with PROCESS_ALREADY_EXISTS. Empty: equal commands are not distinguished.
 	StartId string `protobuf:"bytes,9,opt,name=start_id,json=startId,proto3" json:"start_id,omitempty"`
-	// Replaces a process with the same id if it has closed and has no owner: its record
-	// is removed, whether its exit was seen or not. A retry still finds the process that
-	// its own request has started.
+	// Replaces a process with the same id if it has closed and has no owner: when the new
+	// one has started, the old record is removed, whether its exit was seen or not. If the
+	// start fails the old record stays. A retry still finds the process that its own
+	// request has started.
 	ReplaceClosed bool `protobuf:"varint,10,opt,name=replace_closed,json=replaceClosed,proto3" json:"replace_closed,omitempty"`
 	// The user to run as, on the server's machine: NAME or UID, with :GROUP or :GID after it
 	// for another group than the user's own; at most 256 bytes. Empty: the server's user.
@@ -327,7 +328,13 @@ type StartProcessRequest struct {
 	// In a retry, how long ago the caller sent this start for the first time; absent at
 	// first. A server that runs for a shorter time and has no such process does not start
 	// it, because the server before it may have done so: it answers PROCESS_NOT_FOUND.
-	FirstSentAgo  *durationpb.Duration `protobuf:"bytes,12,opt,name=first_sent_ago,json=firstSentAgo,proto3" json:"first_sent_ago,omitempty"`
+	FirstSentAgo *durationpb.Duration `protobuf:"bytes,12,opt,name=first_sent_ago,json=firstSentAgo,proto3" json:"first_sent_ago,omitempty"`
+	// How long the record of the process is kept from its close, whether its exit was seen
+	// or not, but at least closed_process_retention: at most max_process_retention, or the
+	// start fails with INVALID_FIELD. It is for the default session only. Absent: for
+	// unseen_process_retention, and once the exit was seen closed_process_retention. The
+	// limits of unseen records apply. Not 0.
+	Keep          *durationpb.Duration `protobuf:"bytes,13,opt,name=keep,proto3" json:"keep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -442,6 +449,13 @@ func (x *StartProcessRequest) GetUser() string {
 func (x *StartProcessRequest) GetFirstSentAgo() *durationpb.Duration {
 	if x != nil {
 		return x.FirstSentAgo
+	}
+	return nil
+}
+
+func (x *StartProcessRequest) GetKeep() *durationpb.Duration {
+	if x != nil {
+		return x.Keep
 	}
 	return nil
 }
@@ -1355,7 +1369,7 @@ var File_execwire_v1_process_command_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\n" +
-	"!execwire/v1/process_command.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\xcb\x04\n" +
+	"!execwire/v1/process_command.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\xfa\x04\n" +
 	"\x13StartProcessRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -1371,7 +1385,8 @@ const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\x0ereplace_closed\x18\n" +
 	" \x01(\bR\rreplaceClosed\x12\x12\n" +
 	"\x04user\x18\v \x01(\tR\x04user\x12?\n" +
-	"\x0efirst_sent_ago\x18\f \x01(\v2\x19.google.protobuf.DurationR\ffirstSentAgo\x1a9\n" +
+	"\x0efirst_sent_ago\x18\f \x01(\v2\x19.google.protobuf.DurationR\ffirstSentAgo\x12-\n" +
+	"\x04keep\x18\r \x01(\v2\x19.google.protobuf.DurationR\x04keep\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
@@ -1514,30 +1529,31 @@ var file_execwire_v1_process_command_proto_depIdxs = []int32{
 	13, // 2: execwire.v1.StartProcessRequest.limits:type_name -> execwire.v1.ProcessLimits
 	18, // 3: execwire.v1.StartProcessRequest.labels:type_name -> execwire.v1.StartProcessRequest.LabelsEntry
 	22, // 4: execwire.v1.StartProcessRequest.first_sent_ago:type_name -> google.protobuf.Duration
-	6,  // 5: execwire.v1.ProcessCommand.direct:type_name -> execwire.v1.DirectCommand
-	7,  // 6: execwire.v1.ProcessCommand.prepared:type_name -> execwire.v1.PreparedCommand
-	19, // 7: execwire.v1.DirectCommand.env:type_name -> execwire.v1.DirectCommand.EnvEntry
-	8,  // 8: execwire.v1.DirectCommand.environment_policy:type_name -> execwire.v1.EnvironmentPolicy
-	23, // 9: execwire.v1.DirectCommand.sandbox:type_name -> execwire.v1.SandboxPolicy
-	20, // 10: execwire.v1.PreparedCommand.env:type_name -> execwire.v1.PreparedCommand.EnvEntry
-	0,  // 11: execwire.v1.EnvironmentPolicy.inherit:type_name -> execwire.v1.EnvironmentInherit
-	21, // 12: execwire.v1.EnvironmentPolicy.set:type_name -> execwire.v1.EnvironmentPolicy.SetEntry
-	10, // 13: execwire.v1.ProcessIo.pipes:type_name -> execwire.v1.PipeIo
-	11, // 14: execwire.v1.ProcessIo.terminal:type_name -> execwire.v1.TerminalIo
-	1,  // 15: execwire.v1.PipeIo.stdin:type_name -> execwire.v1.StdinMode
-	12, // 16: execwire.v1.TerminalIo.size:type_name -> execwire.v1.TerminalSize
-	22, // 17: execwire.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
-	22, // 18: execwire.v1.ProcessLimits.no_output_timeout:type_name -> google.protobuf.Duration
-	14, // 19: execwire.v1.ProcessLimits.resource_limits:type_name -> execwire.v1.ResourceLimit
-	2,  // 20: execwire.v1.ResourceLimit.resource:type_name -> execwire.v1.LimitedResource
-	16, // 21: execwire.v1.Termination.graceful:type_name -> execwire.v1.GracefulTermination
-	17, // 22: execwire.v1.Termination.force:type_name -> execwire.v1.ForcedTermination
-	22, // 23: execwire.v1.GracefulTermination.timeout:type_name -> google.protobuf.Duration
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	22, // 5: execwire.v1.StartProcessRequest.keep:type_name -> google.protobuf.Duration
+	6,  // 6: execwire.v1.ProcessCommand.direct:type_name -> execwire.v1.DirectCommand
+	7,  // 7: execwire.v1.ProcessCommand.prepared:type_name -> execwire.v1.PreparedCommand
+	19, // 8: execwire.v1.DirectCommand.env:type_name -> execwire.v1.DirectCommand.EnvEntry
+	8,  // 9: execwire.v1.DirectCommand.environment_policy:type_name -> execwire.v1.EnvironmentPolicy
+	23, // 10: execwire.v1.DirectCommand.sandbox:type_name -> execwire.v1.SandboxPolicy
+	20, // 11: execwire.v1.PreparedCommand.env:type_name -> execwire.v1.PreparedCommand.EnvEntry
+	0,  // 12: execwire.v1.EnvironmentPolicy.inherit:type_name -> execwire.v1.EnvironmentInherit
+	21, // 13: execwire.v1.EnvironmentPolicy.set:type_name -> execwire.v1.EnvironmentPolicy.SetEntry
+	10, // 14: execwire.v1.ProcessIo.pipes:type_name -> execwire.v1.PipeIo
+	11, // 15: execwire.v1.ProcessIo.terminal:type_name -> execwire.v1.TerminalIo
+	1,  // 16: execwire.v1.PipeIo.stdin:type_name -> execwire.v1.StdinMode
+	12, // 17: execwire.v1.TerminalIo.size:type_name -> execwire.v1.TerminalSize
+	22, // 18: execwire.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
+	22, // 19: execwire.v1.ProcessLimits.no_output_timeout:type_name -> google.protobuf.Duration
+	14, // 20: execwire.v1.ProcessLimits.resource_limits:type_name -> execwire.v1.ResourceLimit
+	2,  // 21: execwire.v1.ResourceLimit.resource:type_name -> execwire.v1.LimitedResource
+	16, // 22: execwire.v1.Termination.graceful:type_name -> execwire.v1.GracefulTermination
+	17, // 23: execwire.v1.Termination.force:type_name -> execwire.v1.ForcedTermination
+	22, // 24: execwire.v1.GracefulTermination.timeout:type_name -> google.protobuf.Duration
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_process_command_proto_init() }

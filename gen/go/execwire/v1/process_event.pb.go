@@ -167,6 +167,11 @@ const (
 	ExitCause_EXIT_CAUSE_LOST ExitCause = 6
 	// It wrote nothing for longer than the no_output_timeout of its limits.
 	ExitCause_EXIT_CAUSE_NO_OUTPUT ExitCause = 7
+	// It ran when a server before this one ended, by a crash or because it was killed, and
+	// ended with it. Its status is not known, and its output is lost. exit_time is when this
+	// server has noticed it. Only processes that StartProcess has started in a default
+	// session, at a server with state_directory, have such a record.
+	ExitCause_EXIT_CAUSE_SERVER_RESTARTED ExitCause = 8
 )
 
 // Enum value maps for ExitCause.
@@ -180,16 +185,18 @@ var (
 		5: "EXIT_CAUSE_SERVER_SHUTDOWN",
 		6: "EXIT_CAUSE_LOST",
 		7: "EXIT_CAUSE_NO_OUTPUT",
+		8: "EXIT_CAUSE_SERVER_RESTARTED",
 	}
 	ExitCause_value = map[string]int32{
-		"EXIT_CAUSE_UNSPECIFIED":     0,
-		"EXIT_CAUSE_EXITED":          1,
-		"EXIT_CAUSE_TERMINATED":      2,
-		"EXIT_CAUSE_TIMEOUT":         3,
-		"EXIT_CAUSE_LIMIT":           4,
-		"EXIT_CAUSE_SERVER_SHUTDOWN": 5,
-		"EXIT_CAUSE_LOST":            6,
-		"EXIT_CAUSE_NO_OUTPUT":       7,
+		"EXIT_CAUSE_UNSPECIFIED":      0,
+		"EXIT_CAUSE_EXITED":           1,
+		"EXIT_CAUSE_TERMINATED":       2,
+		"EXIT_CAUSE_TIMEOUT":          3,
+		"EXIT_CAUSE_LIMIT":            4,
+		"EXIT_CAUSE_SERVER_SHUTDOWN":  5,
+		"EXIT_CAUSE_LOST":             6,
+		"EXIT_CAUSE_NO_OUTPUT":        7,
+		"EXIT_CAUSE_SERVER_RESTARTED": 8,
 	}
 )
 
@@ -912,7 +919,7 @@ func (x *StreamTotal) GetBytes() uint64 {
 type ExitRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The status the operating system reported. Unset only when the cause is
-	// EXIT_CAUSE_LOST.
+	// EXIT_CAUSE_LOST or EXIT_CAUSE_SERVER_RESTARTED.
 	//
 	// Types that are valid to be assigned to Status:
 	//
@@ -1172,7 +1179,7 @@ const file_execwire_v1_process_event_proto_rawDesc = "" +
 	"\x14GAP_CAUSE_FILES_FULL\x10\x02\x12\x17\n" +
 	"\x13GAP_CAUSE_DISK_FULL\x10\x03\x12\x1a\n" +
 	"\x16GAP_CAUSE_WRITE_FAILED\x10\x04\x12\x19\n" +
-	"\x15GAP_CAUSE_READ_FAILED\x10\x05*\xd6\x01\n" +
+	"\x15GAP_CAUSE_READ_FAILED\x10\x05*\xf7\x01\n" +
 	"\tExitCause\x12\x1a\n" +
 	"\x16EXIT_CAUSE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EXIT_CAUSE_EXITED\x10\x01\x12\x19\n" +
@@ -1181,7 +1188,8 @@ const file_execwire_v1_process_event_proto_rawDesc = "" +
 	"\x10EXIT_CAUSE_LIMIT\x10\x04\x12\x1e\n" +
 	"\x1aEXIT_CAUSE_SERVER_SHUTDOWN\x10\x05\x12\x13\n" +
 	"\x0fEXIT_CAUSE_LOST\x10\x06\x12\x18\n" +
-	"\x14EXIT_CAUSE_NO_OUTPUT\x10\a*\xaa\x04\n" +
+	"\x14EXIT_CAUSE_NO_OUTPUT\x10\a\x12\x1f\n" +
+	"\x1bEXIT_CAUSE_SERVER_RESTARTED\x10\b*\xaa\x04\n" +
 	"\x06Signal\x12\x16\n" +
 	"\x12SIGNAL_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +

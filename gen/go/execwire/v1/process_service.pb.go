@@ -2965,9 +2965,12 @@ type ListProcessesRequest struct {
 	// The most processes to return; 0 means 100, more than 1000 means 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the previous page. Empty: the first page.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// The most bytes of the end of each stream to return with each process, in its
+	// last_output; 0 is none, more than 4096 means 4096.
+	LastOutputBytes uint32 `protobuf:"varint,4,opt,name=last_output_bytes,json=lastOutputBytes,proto3" json:"last_output_bytes,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ListProcessesRequest) Reset() {
@@ -3019,6 +3022,13 @@ func (x *ListProcessesRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListProcessesRequest) GetLastOutputBytes() uint32 {
+	if x != nil {
+		return x.LastOutputBytes
+	}
+	return 0
 }
 
 // ListProcessesResponse is one page of processes.
@@ -3282,13 +3292,14 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\bcpu_time\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12%\n" +
 	"\x0eresident_bytes\x18\x03 \x01(\x04R\rresidentBytes\x12\x1a\n" +
 	"\bprograms\x18\x04 \x01(\rR\bprograms\x12!\n" +
-	"\foutput_bytes\x18\x05 \x01(\x04R\voutputBytes\"q\n" +
+	"\foutput_bytes\x18\x05 \x01(\x04R\voutputBytes\"\x9d\x01\n" +
 	"\x14ListProcessesRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"s\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12*\n" +
+	"\x11last_output_bytes\x18\x04 \x01(\rR\x0flastOutputBytes\"s\n" +
 	"\x15ListProcessesResponse\x122\n" +
 	"\tprocesses\x18\x01 \x03(\v2\x14.execwire.v1.ProcessR\tprocesses\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*}\n" +

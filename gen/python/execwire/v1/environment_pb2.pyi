@@ -71,7 +71,7 @@ class GetEnvironmentResponse(_message.Message):
     def __init__(self, server_version: _Optional[str] = ..., operating_system: _Optional[str] = ..., architecture: _Optional[str] = ..., kernel_release: _Optional[str] = ..., host_name: _Optional[str] = ..., shell: _Optional[str] = ..., working_directory: _Optional[str] = ..., home_directory: _Optional[str] = ..., temporary_directory: _Optional[str] = ..., cpu_count: _Optional[int] = ..., limits: _Optional[_Union[ServerLimits, _Mapping]] = ..., features: _Optional[_Iterable[_Union[Feature, str]]] = ..., sandbox_backends: _Optional[_Iterable[_Union[_sandbox_pb2.SandboxBackend, str]]] = ..., kill_method: _Optional[_Union[_process_service_pb2.KillMethod, str]] = ..., guarded: bool = ..., direct_commands: bool = ..., prepared_commands: bool = ..., sandboxes: _Optional[_Iterable[_Union[_sandbox_pb2.SandboxStatus, _Mapping]]] = ..., required_sandbox: _Optional[_Union[_sandbox_pb2.SandboxPolicy, _Mapping]] = ..., loopback_any_user: bool = ..., instance_id: _Optional[str] = ...) -> None: ...
 
 class ServerLimits(_message.Message):
-    __slots__ = ["awaited_paths_per_principal", "closed_process_retention", "default_grace", "file_handle_idle_time", "file_handles_per_session", "header_list_bytes", "http_head_bytes", "http_requests_per_principal", "max_grace", "max_wait", "message_bytes", "output_file_bytes", "output_file_bytes_total", "port_accept_timeout", "port_backlog", "port_connections_per_principal", "port_listeners_per_principal", "processes_per_session", "read_file_bytes", "readers_per_process", "retained_events", "retained_output_bytes", "retained_output_bytes_total", "sessions_per_principal", "sessions_total", "shutdown_grace", "snapshot_bytes", "stdin_queue_bytes", "stdin_write_bytes", "streams_per_connection", "unseen_process_retention", "unseen_processes_per_principal", "upload_retention", "uploads_per_principal", "watch_pending_bytes", "watched_directories_per_watch", "watches_per_principal", "window_bytes"]
+    __slots__ = ["awaited_paths_per_principal", "closed_process_retention", "default_grace", "file_handle_idle_time", "file_handles_per_session", "header_list_bytes", "http_head_bytes", "http_requests_per_principal", "max_grace", "max_process_retention", "max_wait", "message_bytes", "output_file_bytes", "output_file_bytes_total", "port_accept_timeout", "port_backlog", "port_connections_per_principal", "port_listeners_per_principal", "processes_per_session", "read_file_bytes", "readers_per_process", "retained_events", "retained_output_bytes", "retained_output_bytes_total", "sessions_per_principal", "sessions_total", "shutdown_grace", "snapshot_bytes", "stdin_queue_bytes", "stdin_write_bytes", "streams_per_connection", "unseen_process_bytes_per_principal", "unseen_process_retention", "unseen_processes_per_principal", "upload_retention", "uploads_per_principal", "watch_pending_bytes", "watched_directories_per_watch", "watches_per_principal", "window_bytes"]
     AWAITED_PATHS_PER_PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     CLOSED_PROCESS_RETENTION_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_GRACE_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +81,7 @@ class ServerLimits(_message.Message):
     HTTP_HEAD_BYTES_FIELD_NUMBER: _ClassVar[int]
     HTTP_REQUESTS_PER_PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     MAX_GRACE_FIELD_NUMBER: _ClassVar[int]
+    MAX_PROCESS_RETENTION_FIELD_NUMBER: _ClassVar[int]
     MAX_WAIT_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FILE_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +104,7 @@ class ServerLimits(_message.Message):
     STDIN_WRITE_BYTES_FIELD_NUMBER: _ClassVar[int]
     STREAMS_PER_CONNECTION_FIELD_NUMBER: _ClassVar[int]
     UNSEEN_PROCESSES_PER_PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    UNSEEN_PROCESS_BYTES_PER_PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     UNSEEN_PROCESS_RETENTION_FIELD_NUMBER: _ClassVar[int]
     UPLOADS_PER_PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     UPLOAD_RETENTION_FIELD_NUMBER: _ClassVar[int]
@@ -119,6 +121,7 @@ class ServerLimits(_message.Message):
     http_head_bytes: int
     http_requests_per_principal: int
     max_grace: _duration_pb2.Duration
+    max_process_retention: _duration_pb2.Duration
     max_wait: _duration_pb2.Duration
     message_bytes: int
     output_file_bytes: int
@@ -140,6 +143,7 @@ class ServerLimits(_message.Message):
     stdin_queue_bytes: int
     stdin_write_bytes: int
     streams_per_connection: int
+    unseen_process_bytes_per_principal: int
     unseen_process_retention: _duration_pb2.Duration
     unseen_processes_per_principal: int
     upload_retention: _duration_pb2.Duration
@@ -148,7 +152,7 @@ class ServerLimits(_message.Message):
     watched_directories_per_watch: int
     watches_per_principal: int
     window_bytes: int
-    def __init__(self, retained_output_bytes: _Optional[int] = ..., retained_events: _Optional[int] = ..., window_bytes: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ..., stdin_write_bytes: _Optional[int] = ..., stdin_queue_bytes: _Optional[int] = ..., message_bytes: _Optional[int] = ..., readers_per_process: _Optional[int] = ..., default_grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., closed_process_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., shutdown_grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., processes_per_session: _Optional[int] = ..., sessions_per_principal: _Optional[int] = ..., retained_output_bytes_total: _Optional[int] = ..., streams_per_connection: _Optional[int] = ..., header_list_bytes: _Optional[int] = ..., sessions_total: _Optional[int] = ..., read_file_bytes: _Optional[int] = ..., http_requests_per_principal: _Optional[int] = ..., http_head_bytes: _Optional[int] = ..., port_connections_per_principal: _Optional[int] = ..., port_listeners_per_principal: _Optional[int] = ..., port_backlog: _Optional[int] = ..., port_accept_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., file_handles_per_session: _Optional[int] = ..., file_handle_idle_time: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., uploads_per_principal: _Optional[int] = ..., upload_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., watches_per_principal: _Optional[int] = ..., watched_directories_per_watch: _Optional[int] = ..., watch_pending_bytes: _Optional[int] = ..., awaited_paths_per_principal: _Optional[int] = ..., unseen_process_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., unseen_processes_per_principal: _Optional[int] = ..., output_file_bytes: _Optional[int] = ..., output_file_bytes_total: _Optional[int] = ...) -> None: ...
+    def __init__(self, retained_output_bytes: _Optional[int] = ..., retained_events: _Optional[int] = ..., window_bytes: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ..., stdin_write_bytes: _Optional[int] = ..., stdin_queue_bytes: _Optional[int] = ..., message_bytes: _Optional[int] = ..., readers_per_process: _Optional[int] = ..., default_grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., closed_process_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., shutdown_grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., processes_per_session: _Optional[int] = ..., sessions_per_principal: _Optional[int] = ..., retained_output_bytes_total: _Optional[int] = ..., streams_per_connection: _Optional[int] = ..., header_list_bytes: _Optional[int] = ..., sessions_total: _Optional[int] = ..., read_file_bytes: _Optional[int] = ..., http_requests_per_principal: _Optional[int] = ..., http_head_bytes: _Optional[int] = ..., port_connections_per_principal: _Optional[int] = ..., port_listeners_per_principal: _Optional[int] = ..., port_backlog: _Optional[int] = ..., port_accept_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., file_handles_per_session: _Optional[int] = ..., file_handle_idle_time: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., uploads_per_principal: _Optional[int] = ..., upload_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., watches_per_principal: _Optional[int] = ..., watched_directories_per_watch: _Optional[int] = ..., watch_pending_bytes: _Optional[int] = ..., awaited_paths_per_principal: _Optional[int] = ..., unseen_process_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., unseen_processes_per_principal: _Optional[int] = ..., output_file_bytes: _Optional[int] = ..., output_file_bytes_total: _Optional[int] = ..., unseen_process_bytes_per_principal: _Optional[int] = ..., max_process_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Feature(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []

@@ -149,7 +149,7 @@ class ResourceLimit(_message.Message):
     def __init__(self, resource: _Optional[_Union[LimitedResource, str]] = ..., soft: _Optional[int] = ..., hard: _Optional[int] = ...) -> None: ...
 
 class StartProcessRequest(_message.Message):
-    __slots__ = ["command", "first_sent_ago", "io", "labels", "leave_descendants", "limits", "must_be_new", "process_id", "replace_closed", "session_id", "start_id", "user"]
+    __slots__ = ["command", "first_sent_ago", "io", "keep", "labels", "leave_descendants", "limits", "must_be_new", "process_id", "replace_closed", "session_id", "start_id", "user"]
     class LabelsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +160,7 @@ class StartProcessRequest(_message.Message):
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     FIRST_SENT_AGO_FIELD_NUMBER: _ClassVar[int]
     IO_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     LEAVE_DESCENDANTS_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
@@ -172,6 +173,7 @@ class StartProcessRequest(_message.Message):
     command: ProcessCommand
     first_sent_ago: _duration_pb2.Duration
     io: ProcessIo
+    keep: _duration_pb2.Duration
     labels: _containers.ScalarMap[str, str]
     leave_descendants: bool
     limits: ProcessLimits
@@ -181,7 +183,7 @@ class StartProcessRequest(_message.Message):
     session_id: str
     start_id: str
     user: str
-    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., command: _Optional[_Union[ProcessCommand, _Mapping]] = ..., io: _Optional[_Union[ProcessIo, _Mapping]] = ..., limits: _Optional[_Union[ProcessLimits, _Mapping]] = ..., leave_descendants: bool = ..., must_be_new: bool = ..., labels: _Optional[_Mapping[str, str]] = ..., start_id: _Optional[str] = ..., replace_closed: bool = ..., user: _Optional[str] = ..., first_sent_ago: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., command: _Optional[_Union[ProcessCommand, _Mapping]] = ..., io: _Optional[_Union[ProcessIo, _Mapping]] = ..., limits: _Optional[_Union[ProcessLimits, _Mapping]] = ..., leave_descendants: bool = ..., must_be_new: bool = ..., labels: _Optional[_Mapping[str, str]] = ..., start_id: _Optional[str] = ..., replace_closed: bool = ..., user: _Optional[str] = ..., first_sent_ago: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., keep: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class TerminalIo(_message.Message):
     __slots__ = ["size"]

@@ -16,7 +16,7 @@ PROCESS_STATE_STARTING: ProcessState
 PROCESS_STATE_UNSPECIFIED: ProcessState
 
 class Process(_message.Message):
-    __slots__ = ["argv", "exit", "first_available_seq", "has_terminal", "labels", "last_seq", "owned", "pid", "process_id", "sandbox", "session_id", "start_time", "state", "terminal_size", "user", "working_directory"]
+    __slots__ = ["argv", "exit", "first_available_seq", "has_terminal", "labels", "last_output", "last_seq", "owned", "pid", "process_id", "sandbox", "session_id", "start_time", "state", "terminal_size", "user", "working_directory"]
     class LabelsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class Process(_message.Message):
     FIRST_AVAILABLE_SEQ_FIELD_NUMBER: _ClassVar[int]
     HAS_TERMINAL_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    LAST_OUTPUT_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
     OWNED_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +46,7 @@ class Process(_message.Message):
     first_available_seq: int
     has_terminal: bool
     labels: _containers.ScalarMap[str, str]
+    last_output: _containers.RepeatedCompositeFieldContainer[StreamTail]
     last_seq: int
     owned: bool
     pid: int
@@ -56,7 +58,15 @@ class Process(_message.Message):
     terminal_size: _process_command_pb2.TerminalSize
     user: str
     working_directory: str
-    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., state: _Optional[_Union[ProcessState, str]] = ..., pid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., working_directory: _Optional[str] = ..., has_terminal: bool = ..., terminal_size: _Optional[_Union[_process_command_pb2.TerminalSize, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., exit: _Optional[_Union[_process_event_pb2.ExitRecord, _Mapping]] = ..., last_seq: _Optional[int] = ..., first_available_seq: _Optional[int] = ..., owned: bool = ..., labels: _Optional[_Mapping[str, str]] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxReport, _Mapping]] = ..., user: _Optional[str] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., state: _Optional[_Union[ProcessState, str]] = ..., pid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., working_directory: _Optional[str] = ..., has_terminal: bool = ..., terminal_size: _Optional[_Union[_process_command_pb2.TerminalSize, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., exit: _Optional[_Union[_process_event_pb2.ExitRecord, _Mapping]] = ..., last_seq: _Optional[int] = ..., first_available_seq: _Optional[int] = ..., owned: bool = ..., labels: _Optional[_Mapping[str, str]] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxReport, _Mapping]] = ..., user: _Optional[str] = ..., last_output: _Optional[_Iterable[_Union[StreamTail, _Mapping]]] = ...) -> None: ...
+
+class StreamTail(_message.Message):
+    __slots__ = ["data", "stream"]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    stream: _process_event_pb2.OutputStream
+    def __init__(self, stream: _Optional[_Union[_process_event_pb2.OutputStream, str]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class ProcessState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []

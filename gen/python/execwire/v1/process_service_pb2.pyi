@@ -99,14 +99,16 @@ class GetScreenResponse(_message.Message):
     def __init__(self, screen: _Optional[_Union[Screen, _Mapping]] = ..., repaint: _Optional[bytes] = ...) -> None: ...
 
 class ListProcessesRequest(_message.Message):
-    __slots__ = ["page_size", "page_token", "session_id"]
+    __slots__ = ["last_output_bytes", "page_size", "page_token", "session_id"]
+    LAST_OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    last_output_bytes: int
     page_size: int
     page_token: str
     session_id: str
-    def __init__(self, session_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., last_output_bytes: _Optional[int] = ...) -> None: ...
 
 class ListProcessesResponse(_message.Message):
     __slots__ = ["next_page_token", "processes"]

@@ -6,7 +6,7 @@ import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2"
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { TerminalSize } from "./process_command_pb.js";
 import { file_execwire_v1_process_command } from "./process_command_pb.js";
-import type { ExitRecord } from "./process_event_pb.js";
+import type { ExitRecord, OutputStream } from "./process_event_pb.js";
 import { file_execwire_v1_process_event } from "./process_event_pb.js";
 import type { SandboxReport } from "./sandbox_pb.js";
 import { file_execwire_v1_sandbox } from "./sandbox_pb.js";
@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file execwire/v1/process.proto.
  */
 export const file_execwire_v1_process: GenFile = /*@__PURE__*/
-  fileDesc("ChlleGVjd2lyZS92MS9wcm9jZXNzLnByb3RvEgtleGVjd2lyZS52MSKKBAoHUHJvY2VzcxISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSKAoFc3RhdGUYAyABKA4yGS5leGVjd2lyZS52MS5Qcm9jZXNzU3RhdGUSCwoDcGlkGAQgASgFEgwKBGFyZ3YYBSADKAkSGQoRd29ya2luZ19kaXJlY3RvcnkYBiABKAkSFAoMaGFzX3Rlcm1pbmFsGAcgASgIEjAKDXRlcm1pbmFsX3NpemUYCCABKAsyGS5leGVjd2lyZS52MS5UZXJtaW5hbFNpemUSLgoKc3RhcnRfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJQoEZXhpdBgKIAEoCzIXLmV4ZWN3aXJlLnYxLkV4aXRSZWNvcmQSEAoIbGFzdF9zZXEYCyABKAQSGwoTZmlyc3RfYXZhaWxhYmxlX3NlcRgMIAEoBBINCgVvd25lZBgNIAEoCBIwCgZsYWJlbHMYDiADKAsyIC5leGVjd2lyZS52MS5Qcm9jZXNzLkxhYmVsc0VudHJ5EisKB3NhbmRib3gYDyABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UmVwb3J0EgwKBHVzZXIYECABKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASqYAQoMUHJvY2Vzc1N0YXRlEh0KGVBST0NFU1NfU1RBVEVfVU5TUEVDSUZJRUQQABIaChZQUk9DRVNTX1NUQVRFX1NUQVJUSU5HEAESGQoVUFJPQ0VTU19TVEFURV9SVU5OSU5HEAISGAoUUFJPQ0VTU19TVEFURV9FWElURUQQAxIYChRQUk9DRVNTX1NUQVRFX0NMT1NFRBAEQqgBCg9jb20uZXhlY3dpcmUudjFCDFByb2Nlc3NQcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_execwire_v1_process_command, file_execwire_v1_process_event, file_execwire_v1_sandbox, file_google_protobuf_timestamp]);
+  fileDesc("ChlleGVjd2lyZS92MS9wcm9jZXNzLnByb3RvEgtleGVjd2lyZS52MSK4BAoHUHJvY2VzcxISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSKAoFc3RhdGUYAyABKA4yGS5leGVjd2lyZS52MS5Qcm9jZXNzU3RhdGUSCwoDcGlkGAQgASgFEgwKBGFyZ3YYBSADKAkSGQoRd29ya2luZ19kaXJlY3RvcnkYBiABKAkSFAoMaGFzX3Rlcm1pbmFsGAcgASgIEjAKDXRlcm1pbmFsX3NpemUYCCABKAsyGS5leGVjd2lyZS52MS5UZXJtaW5hbFNpemUSLgoKc3RhcnRfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJQoEZXhpdBgKIAEoCzIXLmV4ZWN3aXJlLnYxLkV4aXRSZWNvcmQSEAoIbGFzdF9zZXEYCyABKAQSGwoTZmlyc3RfYXZhaWxhYmxlX3NlcRgMIAEoBBINCgVvd25lZBgNIAEoCBIwCgZsYWJlbHMYDiADKAsyIC5leGVjd2lyZS52MS5Qcm9jZXNzLkxhYmVsc0VudHJ5EisKB3NhbmRib3gYDyABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UmVwb3J0EgwKBHVzZXIYECABKAkSLAoLbGFzdF9vdXRwdXQYESADKAsyFy5leGVjd2lyZS52MS5TdHJlYW1UYWlsGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiRQoKU3RyZWFtVGFpbBIpCgZzdHJlYW0YASABKA4yGS5leGVjd2lyZS52MS5PdXRwdXRTdHJlYW0SDAoEZGF0YRgCIAEoDCqYAQoMUHJvY2Vzc1N0YXRlEh0KGVBST0NFU1NfU1RBVEVfVU5TUEVDSUZJRUQQABIaChZQUk9DRVNTX1NUQVRFX1NUQVJUSU5HEAESGQoVUFJPQ0VTU19TVEFURV9SVU5OSU5HEAISGAoUUFJPQ0VTU19TVEFURV9FWElURUQQAxIYChRQUk9DRVNTX1NUQVRFX0NMT1NFRBAEQqgBCg9jb20uZXhlY3dpcmUudjFCDFByb2Nlc3NQcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_execwire_v1_process_command, file_execwire_v1_process_event, file_execwire_v1_sandbox, file_google_protobuf_timestamp]);
 
 /**
  * Process describes one process.
@@ -140,6 +140,14 @@ export type Process = Message<"execwire.v1.Process"> & {
    * @generated from field: string user = 16;
    */
   user: string;
+
+  /**
+   * The end of each stream that has output, if it was asked for: see
+   * ListProcessesRequest.last_output_bytes.
+   *
+   * @generated from field: repeated execwire.v1.StreamTail last_output = 17;
+   */
+  lastOutput: StreamTail[];
 };
 
 /**
@@ -148,6 +156,35 @@ export type Process = Message<"execwire.v1.Process"> & {
  */
 export const ProcessSchema: GenMessage<Process> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process, 0);
+
+/**
+ * StreamTail is the end of a stream.
+ *
+ * @generated from message execwire.v1.StreamTail
+ */
+export type StreamTail = Message<"execwire.v1.StreamTail"> & {
+  /**
+   * The stream.
+   *
+   * @generated from field: execwire.v1.OutputStream stream = 1;
+   */
+  stream: OutputStream;
+
+  /**
+   * Its last bytes, whether the events are still retained or not. They may begin within a
+   * character.
+   *
+   * @generated from field: bytes data = 2;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message execwire.v1.StreamTail.
+ * Use `create(StreamTailSchema)` to create a new message.
+ */
+export const StreamTailSchema: GenMessage<StreamTail> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process, 1);
 
 /**
  * ProcessState is the state of a process: starting → running → exited → closed →

@@ -379,6 +379,9 @@ type SessionProcess struct {
 	RestAt          int64                  `protobuf:"varint,15,opt,name=rest_at,json=restAt,proto3" json:"rest_at,omitempty"`
 	Expiry          int64                  `protobuf:"varint,16,opt,name=expiry,proto3" json:"expiry,omitempty"`
 	EvictFirst      bool                   `protobuf:"varint,17,opt,name=evict_first,json=evictFirst,proto3" json:"evict_first,omitempty"`
+	Keep            int64                  `protobuf:"varint,18,opt,name=keep,proto3" json:"keep,omitempty"`
+	ClosedAt        int64                  `protobuf:"varint,19,opt,name=closed_at,json=closedAt,proto3" json:"closed_at,omitempty"`
+	Recorded        bool                   `protobuf:"varint,20,opt,name=recorded,proto3" json:"recorded,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -528,6 +531,27 @@ func (x *SessionProcess) GetExpiry() int64 {
 func (x *SessionProcess) GetEvictFirst() bool {
 	if x != nil {
 		return x.EvictFirst
+	}
+	return false
+}
+
+func (x *SessionProcess) GetKeep() int64 {
+	if x != nil {
+		return x.Keep
+	}
+	return 0
+}
+
+func (x *SessionProcess) GetClosedAt() int64 {
+	if x != nil {
+		return x.ClosedAt
+	}
+	return 0
+}
+
+func (x *SessionProcess) GetRecorded() bool {
+	if x != nil {
+		return x.Recorded
 	}
 	return false
 }
@@ -2641,7 +2665,7 @@ const file_execwire_handover_v1_registry_proto_rawDesc = "" +
 	"\tprocesses\x18\v \x03(\v2$.execwire.handover.v1.SessionProcessR\tprocesses\x1a9\n" +
 	"\vGrantsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x83\x04\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xd0\x04\n" +
 	"\x0eSessionProcess\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x03R\x05index\x12\x16\n" +
@@ -2662,7 +2686,10 @@ const file_execwire_handover_v1_registry_proto_rawDesc = "" +
 	"\arest_at\x18\x0f \x01(\x03R\x06restAt\x12\x16\n" +
 	"\x06expiry\x18\x10 \x01(\x03R\x06expiry\x12\x1f\n" +
 	"\vevict_first\x18\x11 \x01(\bR\n" +
-	"evictFirst\"M\n" +
+	"evictFirst\x12\x12\n" +
+	"\x04keep\x18\x12 \x01(\x03R\x04keep\x12\x1b\n" +
+	"\tclosed_at\x18\x13 \x01(\x03R\bclosedAt\x12\x1a\n" +
+	"\brecorded\x18\x14 \x01(\bR\brecorded\"M\n" +
 	"\tOwnership\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05grace\x18\x02 \x01(\x03R\x05grace\x12\x1a\n" +

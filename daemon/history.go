@@ -1,0 +1,212 @@
+package daemon
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/history"
+	"github.com/execwire/execwire/internal/osuser"
+	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/session"
+)
+
+// processHistory keeps the records of detached processes in state_directory. The nil
+// *processHistory keeps none.
+type processHistory struct {
+	store   *history.Store
+	records map[string]*history.Record // of the server before, by name
+	logger  *slog.Logger
+}
+
+// Sizes of what a record has of a process.
+const (
+	recordedEnds = 1 << 10  // of the head and the tail of each stream
+	recordedArgv = 16 << 10 // of all arguments
+)
+
+// openHistory opens the records, if there is a directory for them.
+func openHistory(cfg config.Config, logger *slog.Logger) (*processHistory, error) {
+	if cfg.StateDirectory == "" {
+		return nil, nil
+	}
+	store, records, err := history.Open(filepath.Join(cfg.StateDirectory, "processes"), int(cfg.RecordedProcesses), logger)
+	if err != nil {
+		return nil, &config.Error{Setting: "state_directory", Problem: fmt.Sprintf("is %q, which cannot be used: %v", cfg.StateDirectory, err),
+			Fix: "name a directory that the user of the server can write"}
+	}
+	return &processHistory{store: store, records: records, logger: logger}, nil
+}
+
+func (h *processHistory) close() {
+	if h != nil {
+		_ = h.store.Close()
+	}
+}
+
+// hook makes the sessions keep the records.
+func (h *processHistory) hook(cfg session.Config) session.Config {
+	if h == nil {
+		return cfg
+	}
+	cfg.OnRecord = func(p *session.Process) {
+		if err := h.store.Put(recordName(p.Principal(), p.ID(), p.StartedAt()), recordOf(p)); err != nil {
+			h.logger.Error("cannot write the record of a detached process: it is missing after a restart", "process", p.ID(), "error", err)
+		}
+	}
+	cfg.OnForgotten = func(p *session.Process) { h.remove(recordName(p.Principal(), p.ID(), p.StartedAt())) }
+	return cfg
+}
+
+func (h *processHistory) remove(name string) {
+	if err := h.store.Remove(name); err != nil {
+		h.logger.Warn("cannot remove the record of a process", "error", err)
+	}
+}
+
+// recordName returns the name of the record of a process, which no other process has.
+func recordName(principal, id string, startedAt time.Time) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d", principal, id, startedAt.UnixNano()))
+	return hex.EncodeToString(sum[:16])
+}
+
+// recordOf returns what is known of a process.
+func recordOf(p *session.Process) *history.Record {
+	spec, digest := p.Spec(), p.Digest()
+	record := &history.Record{
+		Principal: p.Principal(), ID: p.ID(), Digest: digest[:], Argv: cutArguments(spec.Argv), Executable: spec.Executable, Cwd: spec.Cwd,
+		Labels: spec.Labels, Keep: p.Keep(), PID: p.PID(), StartedAt: p.StartedAt().Round(0),
+	}
+	if spec.User != nil {
+		record.User = spec.User.String()
+	}
+	if spec.Terminal != nil {
+		size := p.WindowSize()
+		record.Rows, record.Columns = size.Rows, size.Cols
+	}
+	if p.State() != process.StateClosed {
+		return record
+	}
+	exit, _ := p.Exit()
+	record.Exit = &history.Exit{
+		Code: exit.Code, Signal: int(exit.Signal), Cause: exit.Cause.String(), UserTime: exit.UserTime, SystemTime: exit.SystemTime,
+		WallTime: exit.WallTime, MaxRSSBytes: exit.MaxRSSBytes, ExitedAt: exit.ExitedAt.Round(0), ClosedAt: time.Now().Round(0), SandboxDenied: exit.SandboxDenied,
+	}
+	stats := p.Log().Stats()
+	record.LastSeq = stats.LastSeq
+	for _, stream := range []eventlog.Stream{eventlog.Stdout, eventlog.Stderr, eventlog.Terminal} {
+		if total := stats.Totals[stream]; total > 0 {
+			head := p.Log().Snapshot(stream).Head
+			record.Streams = append(record.Streams, history.Stream{ID: uint8(stream), Total: total,
+				Head: head[:min(len(head), recordedEnds)], Tail: p.Log().Tail(stream, recordedEnds)})
+		}
+	}
+	return record
+}
+
+// cutArguments returns arguments up to the size that a record may have.
+func cutArguments(argv []string) []string {
+	left := recordedArgv
+	for i, arg := range argv {
+		if left -= len(arg) + 8; left < 0 {
+			return append(slices.Clone(argv[:i]), "…")
+		}
+	}
+	return argv
+}
+
+// recover adds the records of the server before, unless that was an upgrade, in which the
+// processes themselves go on.
+func (h *processHistory) recover(supervisor *process.Supervisor, sessions *session.Registry, cfg config.Config, upgraded bool) {
+	if h == nil {
+		return
+	}
+	defer func() { h.records = nil }()
+	if upgraded {
+		return
+	}
+	retention := func(r *history.Record) time.Duration {
+		return max(cmp.Or(r.Keep, time.Duration(cfg.UnseenRetention)), time.Duration(cfg.ClosedRetention))
+	}
+	names := slices.SortedFunc(maps.Keys(h.records), func(a, b string) int { return h.records[a].StartedAt.Compare(h.records[b].StartedAt) })
+	restarted := 0
+	for _, name := range names {
+		record := h.records[name]
+		ended := record.Exit != nil
+		if !ended {
+			now := time.Now().Round(0)
+			record.Exit = &history.Exit{Cause: process.CauseServerRestarted.String(), ExitedAt: now, ClosedAt: now, WallTime: max(0, now.Sub(record.StartedAt))}
+			record.LastSeq = 2
+			restarted++
+		}
+		if time.Since(record.Exit.ClosedAt) > retention(record) {
+			h.remove(name)
+			continue
+		}
+		if err := recoverRecord(supervisor, sessions, record); err != nil {
+			h.logger.Warn("a record of the server before is not used", "process", record.ID, "error", err)
+			h.remove(name)
+			continue
+		}
+		if !ended {
+			if err := h.store.Put(name, record); err != nil {
+				h.logger.Warn("cannot write the record of a process", "process", record.ID, "error", err)
+			}
+		}
+	}
+	if len(names) > 0 {
+		h.logger.Info("there are records of detached processes of the server before", "records", len(names), "ended_by_restart", restarted)
+	}
+}
+
+// recoverRecord adds a record.
+func recoverRecord(supervisor *process.Supervisor, sessions *session.Registry, record *history.Record) error {
+	cause, ok := process.CauseOf(record.Exit.Cause)
+	if !ok {
+		return fmt.Errorf("its cause %q is unknown", record.Exit.Cause)
+	}
+	spec := process.Spec{Argv: record.Argv, Executable: record.Executable, Cwd: record.Cwd, Labels: record.Labels, User: recordedUser(record.User),
+		Output: eventlog.Limits{SnapshotBytes: recordedEnds}}
+	if record.Rows != 0 {
+		spec.Terminal = &process.WindowSize{Rows: record.Rows, Cols: record.Columns}
+	}
+	last := max(record.LastSeq, 2)
+	state := &eventlog.State{Limits: spec.Output, Events: []eventlog.Event{{Seq: last - 1, Kind: eventlog.Exited}, {Seq: last, Kind: eventlog.Closed}}}
+	for _, stream := range record.Streams {
+		state.Streams = append(state.Streams, eventlog.StreamState{Stream: eventlog.Stream(stream.ID), Total: stream.Total, Head: stream.Head, Tail: stream.Tail})
+	}
+	exit := process.ExitRecord{
+		Code: record.Exit.Code, Signal: syscall.Signal(record.Exit.Signal), Cause: cause, UserTime: record.Exit.UserTime, SystemTime: record.Exit.SystemTime,
+		WallTime: record.Exit.WallTime, MaxRSSBytes: record.Exit.MaxRSSBytes, ExitedAt: record.Exit.ExitedAt, SandboxDenied: record.Exit.SandboxDenied,
+	}
+	p, err := supervisor.Recover(spec, record.PID, record.StartedAt, exit, state)
+	if err != nil {
+		return err
+	}
+	var digest session.Digest
+	copy(digest[:], record.Digest)
+	_, err = sessions.Recover(session.Recovered{Principal: record.Principal, ID: record.ID, Digest: digest, Keep: record.Keep,
+		ClosedAt: record.Exit.ClosedAt, Process: p})
+	return err
+}
+
+// recordedUser returns the user of a process that named one, for its name.
+func recordedUser(text string) *osuser.User {
+	if text == "" {
+		return nil
+	}
+	user, err := osuser.Lookup(text)
+	if err != nil {
+		user = osuser.User{Name: text}
+	}
+	return &user
+}
