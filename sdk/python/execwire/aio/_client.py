@@ -490,9 +490,19 @@ class Client:
         waiting = self._sync.waiting(id, condition, session_id)
         return await in_thread(waiting.run, waiting.cancel)
 
-    async def processes(self, *, session_id: str = "") -> AsyncIterator[process_pb2.Process]:
-        """Iterates over the processes of a session, including retained closed ones."""
-        for process in await in_thread(lambda: list(self._sync.processes(session_id=session_id))):
+    async def processes(
+        self, *, session_id: str = "", last_output_bytes: int = 0
+    ) -> AsyncIterator[process_pb2.Process]:
+        """Iterates over the processes of a session, including retained closed ones.
+
+        ``last_output_bytes`` is how much of the end of each stream they have in
+        ``last_output``, at most 4096.
+        """
+        for process in await in_thread(
+            lambda: list(
+                self._sync.processes(session_id=session_id, last_output_bytes=last_output_bytes)
+            )
+        ):
             yield process
 
     def watch_ports(
