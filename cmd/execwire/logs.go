@@ -146,7 +146,7 @@ func followLogs(ctx context.Context, c *client.Client, process client.ProcessRef
 			return printer.print(e)
 		},
 		OnLost:    func(error) { report.Begin() },
-		OnResumed: report.Resumed,
+		OnResumed: func() { report.Resumed() },
 	})
 	var lost *client.LostError
 	switch {

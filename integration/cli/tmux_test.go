@@ -236,7 +236,7 @@ func TestAttach_FullScreenProgram_IsRedrawn(t *testing.T) {
 }
 
 // Two clients of a full-screen program see the same, the one that owns it and one that does not; so does
-// the owner after its connection was cut, and one that attaches after the terminal of the owner is gone.
+// the owner after its connection was cut, for a moment or for longer, and one that attaches after the terminal of the owner is gone.
 // It is what the screen of the server has.
 func TestAttach_FullScreenProgram_IsTheSameForAll(t *testing.T) {
 	harness.Waits(t)
@@ -293,6 +293,11 @@ func TestAttach_FullScreenProgram_IsTheSameForAll(t *testing.T) {
 				t.Error("no connection was cut")
 			}
 			owner.Key(program.key)
+			expectSame(owner, other, program.then)
+			wire.SetStalled(true)
+			wire.Cut()
+			owner.Await("that the connection is lost", func(screen string) bool { return strings.Contains(screen, "connection lost") })
+			wire.SetStalled(false)
 			expectSame(owner, other, program.then)
 
 			owner.Tmux("respawn-pane", "-k")

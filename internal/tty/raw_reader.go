@@ -10,7 +10,7 @@ func (k *Keyboard) Input(from io.Reader) io.Reader {
 	if !ctrlZEnds || k.file == nil || from == nil {
 		return from
 	}
-	return &rawReader{from: from, isRaw: k.isRaw}
+	return &rawReader{from: from, isRaw: k.IsRaw}
 }
 
 // rawReader undoes what package os does to the keys of a console of Windows: it takes Ctrl-Z

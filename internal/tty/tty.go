@@ -76,8 +76,8 @@ func (k *Keyboard) Restore() {
 	k.screen()
 }
 
-// isRaw reports whether keys are passed to the process.
-func (k *Keyboard) isRaw() bool {
+// IsRaw reports whether keys are passed to the process.
+func (k *Keyboard) IsRaw() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.saved != nil

@@ -72,14 +72,19 @@ func Run(
 		}
 	}
 	options.OnExited = func() { close(s.exited) }
-	options.OnLost = func(error) {
+	report.before = func() {
 		// Without raw mode, Ctrl-C sends a signal again, which interrupts.
 		keys.Restore()
 		s.lost.Store(true)
+	}
+	options.OnLost = func(error) {
+		report.keyboard = keys.IsRaw()
 		report.Begin()
 	}
 	options.OnResumed = func() {
-		report.Resumed()
+		if !report.Resumed() {
+			return
+		}
 		s.lost.Store(false)
 		keys.Raw()
 		if s.shown != nil {
