@@ -164,6 +164,53 @@ func TestUpgrade_FullScreen(t *testing.T) {
 	there.AwaitLine("local[0]$")
 }
 
+// An editor writes what is typed before, during and after upgrades, once and in order, and shows the same
+// as one that runs here.
+func TestUpgrade_Editor(t *testing.T) {
+	harness.Waits(t)
+	s := serve(t)
+	here, there := harness.NewPane(t, 80, 24), harness.NewPane(t, 80, 24)
+	const vi, name = "LC_ALL=C.UTF-8 vi -u NONE -n ", "text"
+	dirs := []string{harness.ShortDir(t), harness.ShortDir(t)}
+	here.Enter("cd " + dirs[0] + "; " + vi + name)
+	there.Enter(strings.Join(append([]string{harness.Execwire}, s.Through(harness.TCPTransport, "-ti", "--cwd", dirs[1], "-e", "TERM=screen", "--", "sh", "-c", "'"+vi+name+"'")...), " "))
+	panes := []*harness.Pane{here, there}
+	for _, pane := range panes {
+		pane.Await("the editor", func(screen string) bool { return strings.Contains(screen, "~") })
+		pane.Key("i")
+	}
+	want := ""
+	for i := range upgrades() {
+		upgraded := make(chan struct{})
+		go func() {
+			defer close(upgraded)
+			s.upgrade()
+		}()
+		for part := range 5 { // some of it while there is no connection
+			line := fmt.Sprintf("line %d of %d: ä", part, i)
+			want += line + "\n"
+			for _, pane := range panes {
+				pane.Enter(line)
+			}
+		}
+		<-upgraded
+		for _, pane := range panes {
+			pane.Await("the last line", func(screen string) bool { return strings.Contains(screen, fmt.Sprintf("line 4 of %d: ä", i)) })
+		}
+		there.Await("what is shown here", func(string) bool {
+			return there.Tmux("capture-pane", "-p", "-e") == here.Tmux("capture-pane", "-p", "-e")
+		})
+	}
+	for i, pane := range panes {
+		pane.Key("Escape")
+		pane.Enter(":x")
+		pane.AwaitLine("local[0]$")
+		if got, err := os.ReadFile(filepath.Join(dirs[i], name)); err != nil || string(got) != want+"\n" {
+			t.Errorf("the editor has written %q, %v, want %q", got, err, want+"\n")
+		}
+	}
+}
+
 // An upload of what cannot be read again goes on with what was received before each upgrade.
 func TestUpgrade_Upload(t *testing.T) {
 	harness.Waits(t)
