@@ -45,6 +45,8 @@ type attempt struct {
 	// root: only root succeeds without a sandbox; ordinary: only for an ordinary user
 	// it is an escape.
 	root, ordinary bool
+	// absent, if not empty, is in the error where the kernel does not have what the attempt needs.
+	absent string
 }
 
 func write(path string) error {

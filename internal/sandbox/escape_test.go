@@ -243,6 +243,8 @@ func TestEscapeAttempts_Fail(t *testing.T) {
 					switch {
 					case !made && !attempt.root && !attempt.ordinary:
 						t.Errorf("%s: not tried", name)
+					case made && attempt.absent != "" && strings.Contains(outcome.Plain, attempt.absent) && outcome.Confined != "it worked":
+						t.Logf("%s: there is no way to do that on this machine", name)
 					case made && outcome.Plain != "it worked":
 						t.Errorf("%s: without a sandbox it fails too: %s", name, outcome.Plain)
 					case made && outcome.Confined == "it worked":
