@@ -171,8 +171,8 @@ REFERENCE := .cache/reference
 reference: ## install the reference by npm, do all with it that the SDK does, and upgrade a server of its client
 	npm install --no-save --no-audit --no-fund --prefix $(REFERENCE) @openai/codex@0.169.0
 	export EXECWIRE_REFERENCE=$$(ls $(CURDIR)/$(REFERENCE)/node_modules/@openai/codex-linux-*/vendor/*/bin/codex); \
-		go test -count=1 -timeout 14m -v -run '^TestTransports/the_reference' ./integration/transports; \
-		go test -count=1 -timeout 14m -v -run '^TestUpgrade_Reference$$' ./integration/upgrade
+		go test -count=1 -timeout 14m -v -run '^TestTransports/the_reference' ./integration/transports && \
+		go test -tags reference -count=1 -timeout 14m -v -run '^TestUpgrade_Reference$$' ./integration/upgrade
 
 # What the tests do in small, at full size: attacks of hostile clients, and streams
 # of the relay in a million scenarios.

@@ -148,6 +148,9 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 // nor depend on free processors.
 func Waits(t *testing.T) { t.Parallel() }
 
+// ReferenceVariable has the path of the reference's command: make reference sets it.
+const ReferenceVariable = "EXECWIRE_REFERENCE"
+
 // Soak reports whether make soak runs the tests, in which sizes are those of the worst
 // case, however long that takes.
 func Soak() bool { return os.Getenv("EXECWIRE_SOAK") != "" }

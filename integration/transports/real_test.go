@@ -10,12 +10,8 @@ import (
 	"testing"
 )
 
-// referenceVariable has the path of the reference's command, for tests with the real one: see
-// make reference.
-const referenceVariable = "EXECWIRE_REFERENCE"
-
 func init() {
-	if codex := os.Getenv(referenceVariable); codex != "" {
+	if codex := os.Getenv(harness.ReferenceVariable); codex != "" {
 		endpoints = append(endpoints, endpoint{name: "the reference", protocol: protocolReferenceNew,
 			open: func(t testing.TB) *site { return openRealReference(t, codex) }})
 	}

@@ -1,3 +1,5 @@
+//go:build reference
+
 package upgrade
 
 import (
@@ -16,9 +18,6 @@ import (
 
 	"github.com/execwire/execwire/integration/harness"
 )
-
-// referenceVariable has the path of the reference's command: make reference sets it.
-const referenceVariable = "EXECWIRE_REFERENCE"
 
 // model takes the place of the service that tells the reference's client what to run. It
 // calls one tool after the other.
@@ -90,9 +89,9 @@ var runningSession = regexp.MustCompile(`session ID (\d+)`)
 // The client of the reference runs commands while the server is upgraded: a long one, of whose
 // output nothing may be missing or twice, and a terminal with input between upgrades.
 func TestUpgrade_Reference(t *testing.T) {
-	codex := os.Getenv(referenceVariable)
+	codex := os.Getenv(harness.ReferenceVariable)
 	if codex == "" {
-		t.Skip("make reference runs it")
+		t.Fatal("run it by make reference")
 	}
 	const upgrades = 10
 	s := serve(t)

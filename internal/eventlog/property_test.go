@@ -128,7 +128,7 @@ func (m *machine) view(c nexter, after uint64) *modelCursor {
 // disk breaks or repairs the disk.
 func (m *machine) disk(t *rapid.T) {
 	if m.files == nil {
-		t.Skip("no files")
+		return
 	}
 	broken := []error{nil, nil, nil, nil, syscall.EIO, syscall.ENOSPC}
 	m.noWrites = rapid.SampledFrom(broken).Draw(t, "writes")
