@@ -179,11 +179,7 @@ func recoverRecord(supervisor *process.Supervisor, sessions *session.Registry, r
 	if record.Rows != 0 {
 		spec.Terminal = &process.WindowSize{Rows: record.Rows, Cols: record.Columns}
 	}
-	last := max(record.LastSeq, 2)
-	state := &eventlog.State{Limits: spec.Output, Events: []eventlog.Event{{Seq: last - 1, Kind: eventlog.Exited}, {Seq: last, Kind: eventlog.Closed}}}
-	for _, stream := range record.Streams {
-		state.Streams = append(state.Streams, eventlog.StreamState{Stream: eventlog.Stream(stream.ID), Total: stream.Total, Head: stream.Head, Tail: stream.Tail})
-	}
+	state := recordedLog(record, spec.Output)
 	exit := process.ExitRecord{
 		Code: record.Exit.Code, Signal: syscall.Signal(record.Exit.Signal), Cause: cause, UserTime: record.Exit.UserTime, SystemTime: record.Exit.SystemTime,
 		WallTime: record.Exit.WallTime, MaxRSSBytes: record.Exit.MaxRSSBytes, ExitedAt: record.Exit.ExitedAt, SandboxDenied: record.Exit.SandboxDenied,
@@ -197,6 +193,32 @@ func recoverRecord(supervisor *process.Supervisor, sessions *session.Registry, r
 	_, err = sessions.Recover(session.Recovered{Principal: record.Principal, ID: record.ID, Digest: digest, Keep: record.Keep,
 		ClosedAt: record.Exit.ClosedAt, Process: p})
 	return err
+}
+
+// recordedLog returns the log of a record: the end of each stream as one event, or all of a stream of
+// which nothing is missing, and the end of the process. If nothing is missing of any, it begins at 1.
+func recordedLog(record *history.Record, limits eventlog.Limits) *eventlog.State {
+	state, missing := &eventlog.State{Limits: limits}, false
+	for _, stream := range record.Streams {
+		data := stream.Tail
+		if all := uint64(len(stream.Head) + len(stream.Tail)); stream.Total <= all {
+			data = append(slices.Clone(stream.Head), stream.Tail[all-stream.Total:]...)
+		}
+		evicted := stream.Total - uint64(len(data))
+		missing = missing || evicted > 0
+		id := eventlog.Stream(stream.ID)
+		state.Streams = append(state.Streams, eventlog.StreamState{Stream: id, Total: stream.Total, Head: stream.Head[:min(evicted, uint64(len(stream.Head)))]})
+		state.Events = append(state.Events, eventlog.Event{Kind: eventlog.Output, Stream: id, Offset: evicted, UnixNano: record.Exit.ExitedAt.UnixNano(), Data: data})
+	}
+	state.Events = append(state.Events, eventlog.Event{Kind: eventlog.Exited}, eventlog.Event{Kind: eventlog.Closed})
+	seq := uint64(1)
+	if n := uint64(len(state.Events)); missing && record.LastSeq > n {
+		seq = record.LastSeq - n + 1
+	}
+	for i := range state.Events {
+		state.Events[i].Seq = seq + uint64(i)
+	}
+	return state
 }
 
 // recordedUser returns the user of a process that named one, for its name.

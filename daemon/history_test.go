@@ -94,7 +94,8 @@ func TestHistory_AfterKill_RecordsAreReadable(t *testing.T) {
 	before := openWithState(t, dir)
 	ended := before.start(detachedStart("ended", "echo out; echo failed >&2; exit 3"))
 	before.start(detachedStart("runs", "exec sleep 1000"))
-	untilRecords(t, dir, `"Cause":"exited"`, 1)
+	before.start(detachedStart("loud", "printf %5000s | tr ' ' x"))
+	untilRecords(t, dir, `"Cause":"exited"`, 2)
 	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil { // what a killed server leaves
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func TestHistory_AfterKill_RecordsAreReadable(t *testing.T) {
 	}
 	untilRecords(t, copied, `"ID":"runs"`, 0) // its exit was seen
 
-	// A retry finds the record, another start with the id is refused, and its reader gets a gap.
+	// A retry finds the record, another start with the id is refused. Its reader gets what was kept, and a gap for the rest.
 	if again := s.start(detachedStart("ended", "echo out; echo failed >&2; exit 3")); again.GetPid() != ended.GetPid() {
 		t.Errorf("a retry finds %v", again)
 	}
@@ -130,8 +131,12 @@ func TestHistory_AfterKill_RecordsAreReadable(t *testing.T) {
 		t.Errorf("another start with the id: %v", err)
 	}
 	output, err := s.processes.ReadOutput(s.ctx, &execwirev1.ReadOutputRequest{ProcessId: "ended"})
-	if err != nil || output.GetEvents()[0].GetGap().GetDroppedBytes() != uint64(len("out\nfailed\n")) {
+	if events := output.GetEvents(); err != nil || len(events) != 4 || string(events[0].GetOutput().GetData()) != "out\n" || string(events[1].GetOutput().GetData()) != "failed\n" {
 		t.Errorf("the output of what had ended is %v, %v", output, err)
+	}
+	output, err = s.processes.ReadOutput(s.ctx, &execwirev1.ReadOutputRequest{ProcessId: "loud"})
+	if events := output.GetEvents(); err != nil || len(events) != 4 || events[0].GetGap().GetDroppedBytes() != 5000-1024 || string(events[1].GetOutput().GetData()) != strings.Repeat("x", 1024) {
+		t.Errorf("the output of what had written much is %v, %v", output, err)
 	}
 	untilRecords(t, copied, `"ID"`, 0)
 }

@@ -168,7 +168,7 @@ func explainWait(response *execwirev1.WaitProcessResponse, request *execwirev1.W
 	switch request.GetCondition().(type) {
 	case nil, *execwirev1.WaitProcessRequest_Closed:
 		if response.GetSatisfied() {
-			return exitCode(exit)
+			return exitCode(id, exit)
 		}
 	}
 	switch {
@@ -182,11 +182,11 @@ func explainWait(response *execwirev1.WaitProcessResponse, request *execwirev1.W
 }
 
 // exitCode converts the exit code of a process to that of this program; nil for 0.
-func exitCode(exit *execwirev1.ExitRecord) error {
+func exitCode(id string, exit *execwirev1.ExitRecord) error {
 	code := int(exit.GetExitCode())
 	switch {
 	case exit.GetStatus() == nil:
-		code = codeFailed
+		return &exitError{code: codeFailed, err: fmt.Errorf("%s has no exit code: %s", id, exitWord(exit))}
 	case exit.GetSignal() != 0:
 		code = 128 + int(exit.GetSignal())
 	}
