@@ -152,8 +152,6 @@ func followLogs(ctx context.Context, c *client.Client, process client.ProcessRef
 	switch {
 	case errors.As(err, &lost) && client.Reason(lost.Err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:
 		return &exitError{code: codeFailed, err: err, hint: "the server was started anew, or has forgotten the process"}
-	case err == nil && exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_SERVER_RESTARTED:
-		fmt.Fprintln(printer.std.err, "execwire: the server was restarted: the process ended with it, and its output is lost")
 	case err == nil && exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN:
 		fmt.Fprintln(printer.std.err, "execwire: the server shut down and ended the process")
 	}
@@ -244,7 +242,7 @@ type logPrinter struct {
 func (p *logPrinter) wants(e *execwirev1.ProcessEvent) bool {
 	output := e.GetOutput()
 	if output == nil {
-		return p.json || e.GetGap() != nil
+		return p.json || e.GetGap() != nil || isRestart(e)
 	}
 	if at := output.GetReadTime(); at != nil && (at.AsTime().Before(p.since) || !p.until.IsZero() && !at.AsTime().Before(p.until)) {
 		return false
@@ -253,12 +251,21 @@ func (p *logPrinter) wants(e *execwirev1.ProcessEvent) bool {
 	return !(p.stdout && fromStderr || p.stderr && !fromStderr)
 }
 
+// isRestart reports whether the event is the end of a process whose server was restarted.
+func isRestart(e *execwirev1.ProcessEvent) bool {
+	return e.GetExited().GetExit().GetCause() == execwirev1.ExitCause_EXIT_CAUSE_SERVER_RESTARTED
+}
+
 func (p *logPrinter) print(e *execwirev1.ProcessEvent) error {
 	if p.json {
 		return p.printObject(e)
 	}
 	if gap := e.GetGap(); gap != nil {
 		fmt.Fprintf(p.std.err, "execwire: %s bytes of output are missing here: %s\n", droppedWords(gap), gapWords(gap.GetCause()))
+		return nil
+	}
+	if isRestart(e) {
+		fmt.Fprintln(p.std.err, "execwire: the server was restarted: the process ended with it, and its output is lost")
 		return nil
 	}
 	out, inLine, data := p.std.out, &p.inLine[0], e.GetOutput().GetData()

@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"github.com/execwire/execwire/integration/harness"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -53,6 +57,35 @@ func TestDetachedRun_Result_IsKeptUntilRead(t *testing.T) {
 	for _, id := range []string{"printed", "awaited", "taken"} {
 		untilRemoved(server, t, harness.UnixTransport, id)
 	}
+}
+
+// After the server was killed, the records of detached processes say what became of them and have the
+// end of the output.
+func TestDetachedRun_AfterACrash_HasARecord(t *testing.T) {
+	harness.Waits(t)
+	dir := harness.ShortDir(t)
+	state := "EXECWIRE_STATE_DIRECTORY=" + dir
+	before := harness.Serve(t, state)
+	detach(before, t, harness.UnixTransport, "ended", harness.Shell("echo said; exit 3"))
+	detach(before, t, harness.UnixTransport, "runs", harness.Shell("echo lost; exec sleep 1000"))
+	harness.Eventually(t, "the end of one is recorded", func() bool {
+		records, err := filepath.Glob(filepath.Join(dir, "processes", "*.json"))
+		return err == nil && slices.ContainsFunc(records, func(name string) bool {
+			record, err := os.ReadFile(name)
+			return err == nil && bytes.Contains(record, []byte(`"Cause":"exited"`))
+		})
+	})
+	before.KillServer(t)
+	before.Await(t)
+
+	const restarted = "execwire: the server was restarted: the process ended with it, and its output is lost\n"
+	server := harness.Serve(t, state)
+	server.ExpectCommand(t, harness.UnixTransport, harness.Result{Stdout: "said\n"}, "logs", "ended")
+	server.ExpectCommand(t, harness.UnixTransport, harness.Result{Code: 3}, "wait", "ended")
+	for _, flags := range [][]string{nil, {"-f"}, {"-n", "1"}} {
+		server.ExpectCommand(t, harness.UnixTransport, harness.Result{Stderr: restarted}, "logs", append(flags, "runs")...)
+	}
+	server.ExpectCommand(t, harness.UnixTransport, harness.Result{Code: 125, Stderr: "execwire: runs has no exit code: lost (server restarted)\n"}, "wait", "runs")
 }
 
 // A second run with the same id is another run: it fails while a record of the first exists,
