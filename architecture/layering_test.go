@@ -96,7 +96,7 @@ var packages = map[string]packageRule{
 	"gateway/call":              {purpose: "order, results, limits and watches of JSON-RPC calls of all subjects", imports: []string{"gateway/param", "gateway/rpcerror", "internal/jsonrpc"}},
 	"gateway/rpcerror":          {purpose: "errors of the gRPC server as JSON-RPC errors", imports: []string{genExecwire, "internal/errorinfo", "internal/jsonrpc"}},
 	"gateway/wsserver":          {purpose: "HTTP server that upgrades to websockets", imports: []string{"internal/httpstall", "internal/jsonrpc", "internal/wsconn", "internal/auth"}},
-	"internal/console":          {purpose: "HTTP server of the console, a page for one server", imports: []string{"gateway/connectrpc", "gateway/filehttp", "gen/web", "internal/httpstall"}},
+	"internal/console":          {purpose: "HTTP servers of the console: a page for one server, and for the executors of a hub", imports: []string{"gateway/connectrpc", "gateway/filehttp", "gen/web", "internal/httpstall"}},
 	"gateway/connectrpc":        {purpose: "the contract over HTTP/1.1: Connect, gRPC-Web and JSON, onto any gRPC client", imports: []string{genExecwire, "internal/httpstall", "internal/inproc", "internal/tracecontext"}},
 	"gateway/param":             {purpose: "members of JSON-RPC parameters that several methods have in common", imports: []string{"internal/jsonrpc"}},
 	"gateway/sandboxjson":       {purpose: "JSON shapes of sandbox policies", imports: []string{genExecwire, "gateway/param", "internal/jsonrpc"}},

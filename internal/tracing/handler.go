@@ -25,9 +25,16 @@ func (t *Tracer) Handler(next http.Handler) http.Handler {
 		span.SetString("http.request.method", r.Method[:min(len(r.Method), maxNameBytes)])
 		r = r.WithContext(NewContext(r.Context(), span))
 		next.ServeHTTP(w, r)
-		span.name = cmp.Or(r.Pattern, "HTTP")
+		span.name = cmp.Or(span.name, r.Pattern, "HTTP")
 		span.End(span.refused >= http.StatusInternalServerError)
 	})
+}
+
+// SetName names the span of a request that has no pattern. It is called before the handler returns.
+func (s *Span) SetName(name string) {
+	if s != nil {
+		s.name = name
+	}
 }
 
 // Refused records that a request was answered with an error: a status of HTTP and a code.

@@ -96,9 +96,6 @@ type Channel struct {
 	release func()
 }
 
-// Conn makes calls of the contract.
-type Conn = grpc.ClientConnInterface
-
 // Client makes calls at the executor.
 func (c *Channel) Client() *client.Client { return c.channel.client }
 
@@ -229,7 +226,8 @@ func (p *Pool) openChannel(k key, ch *channel) (*client.Client, error) {
 			if taken := ch.takeStream(); taken != nil {
 				return taken, nil
 			}
-			return nil, errEnded // another stream is another channel
+			p.forget(k, ch) // another stream is another channel
+			return nil, errEnded
 		}))
 	if err != nil {
 		_ = stream.Close()

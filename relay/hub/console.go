@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 
+	"google.golang.org/grpc"
+
 	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/console"
@@ -38,7 +40,7 @@ func (h *Hub) newConsole(router *rendezvous.Hub) *hubConsole {
 			if err != nil {
 				return nil, err
 			}
-			return router.Executors(member), nil
+			return router.Executors(member.MayConnectTo), nil
 		},
 		MayConnect: func(r *http.Request, principal, executor string) error {
 			member, err := h.authenticator.recall(r, auth.Principal{Name: principal})
@@ -75,7 +77,7 @@ func (h *Hub) loginConsole(r *http.Request, token string) (principal string, err
 
 // connect returns the connection of a principal to an executor. It does not wait for one that
 // is not connected.
-func (c *hubConsole) connect(ctx context.Context, principal, executor string) (channels.Conn, func(), error) {
+func (c *hubConsole) connect(ctx context.Context, principal, executor string) (grpc.ClientConnInterface, func(), error) {
 	if err := c.router.Reachable(ctx, executor); err != nil {
 		return nil, nil, err
 	}

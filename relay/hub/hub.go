@@ -210,12 +210,12 @@ func (h *Hub) newServer(router *rendezvous.Hub, previews *preview.Previews, cons
 				}
 			}
 			if previews.Serves(r.Host) {
-				r.Pattern = "preview" // the name of the span
+				tracing.FromContext(r.Context()).SetName("preview")
 				previews.ServeHTTP(w, r)
 				return
 			}
 			if console.serves(r) {
-				r.Pattern = "console"
+				tracing.FromContext(r.Context()).SetName("console")
 				console.ServeHTTP(w, r)
 				return
 			}

@@ -285,15 +285,15 @@ func (h *Hub) list(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Executors(member), nil
+	return h.Executors(func(id string) bool { return member.MayActAs(id) || member.MayConnectTo(id) }), nil
 }
 
-// Executors lists the executors that a member may act as or connect to, to be encoded as JSON:
-// the answer of GET /v1/executors.
-func (h *Hub) Executors(member auth.Member) any {
+// Executors lists the executors that may be shown, to be encoded as JSON as the answer of
+// GET /v1/executors.
+func (h *Hub) Executors(may func(id string) bool) any {
 	list := []executorInfo{}
 	for _, record := range h.registry.index.all() {
-		if !member.MayActAs(record.Executor) && !member.MayConnectTo(record.Executor) {
+		if !may(record.Executor) {
 			continue
 		}
 		info := executorInfo{ID: record.Executor, Name: record.Name, Labels: record.Labels, Version: record.Version,
