@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
@@ -167,7 +168,7 @@ s.serve_forever()`)
 			command: document.querySelector(".answer code").textContent, link: a.href, rel: a.rel, target: a.target,
 		};
 	}`)
-	if !strings.HasSuffix(got.Output, got.Port) || got.Command != "execwire port-forward "+got.Port || got.Link != "http://127.0.0.1:"+got.Port+"/" ||
+	if !strings.HasSuffix(got.Output, got.Port) || got.Command != "execwire port-forward "+got.Port || got.Link != "http://localhost:"+got.Port+"/" ||
 		got.Rel != "noopener noreferrer" || got.Target != "_blank" {
 		t.Errorf("%+v", got)
 	}
@@ -214,7 +215,11 @@ func TestConsole_Audit(t *testing.T) {
 	log := filepath.Join(dir, "audit.log")
 	c := newConsole(t, "--audit-file", log)
 	c.run("build", "--", "sh", "-c", "exit 3", "<b>argument</b>")
-	for text := []byte(nil); !bytes.Contains(text, []byte("process.end")); {
+	deadline := time.Now().Add(patience)
+	for text := []byte(nil); !bytes.Contains(text, []byte("process.end")); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the end is not recorded: %s", text)
+		}
 		var err error
 		if text, err = os.ReadFile(log); err != nil {
 			t.Fatal(err)
@@ -524,7 +529,12 @@ func newHubConsole(t *testing.T) (hub string, tokens map[string]string) {
 	hub = start(t, nil, "execwire-hub", "--listen", "http://127.0.0.1:0", "--console", "--principals-file", write(t, filepath.Join(dir, "principals.toml"), table))
 	launch(t, exec.Command(filepath.Join(root, "bin/execwire"), "serve", "--until-stdin-closes", "--shutdown-grace-period", "0s", "--remote", hub,
 		"--executor-id", "build-1", "--executor-labels", "arch=amd64", "--remote-token-file", filepath.Join(dir, "fleet")))
+	deadline := time.Now().Add(patience)
 	for !strings.Contains(execwire(t, "executors", "--hub", hub, "--token-file", filepath.Join(dir, "ann")), "build-1\tconnected") {
+		if time.Now().After(deadline) {
+			t.Fatal("the executor does not connect")
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 	return hub, tokens
 }

@@ -73,7 +73,7 @@ export function AuditPage() {
         <span class="count" role="status">{value ? `${shown.length} of the last ${records.length}` : ""}</span>
         <button class="button" onClick={again}>Read again</button>
       </div>
-      {error ? <p class="note" role="alert">The audit log needs the permission admin: {messageOf(error)}</p> : null}
+      {error ? <p class="problem" role="alert">{messageOf(error)}</p> : null}
       {value?.off ? <p class="note">The server keeps no audit log: its setting audit_file is empty.</p> : null}
       <div class="scroll" tabIndex={0} role="region" aria-label="Records">
         <table class="grid" id="audit">

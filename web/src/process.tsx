@@ -97,13 +97,17 @@ export function ProcessPage({ id, sessionId, tab: first }: { id: string; session
   );
 }
 
-/** How to reach a port from the machine of the browser. */
+/**
+ * How to reach a port from the machine of the browser. The link has another host than the page has, because cookies do not
+ * know ports: the one of the console must not go to the program that listens.
+ */
 function PortHelp({ port, sessionId }: { port: Port; sessionId: string }) {
   const command = `execwire port-forward ${port.port}${sessionId === "default" || sessionId === "" ? "" : ` --session ${commandLine([sessionId])}`}`;
+  const address = `http://${location.hostname === "localhost" ? "127.0.0.1" : "localhost"}:${port.port}/`;
   return (
     <p class="answer" role="status">
       {"Type "}<code>{command}</code>{" on this machine, with the options by which it reaches the server, and then open "}
-      <a href={`http://127.0.0.1:${port.port}/`} target="_blank" rel="noopener noreferrer">{`http://127.0.0.1:${port.port}/`}</a>.
+      <a href={address} target="_blank" rel="noopener noreferrer">{address}</a>.
     </p>
   );
 }

@@ -26,14 +26,20 @@ export function connectServer(): Promise<Client> {
   return connect(location.origin + serverPath);
 }
 
-/** Exchanges the secret of the link in the address, if there is one, for a cookie. */
+/**
+ * Exchanges the secret of the link in the address, if there is one, for a cookie. A hub makes no such links, and signs nobody
+ * in by one: any site could lead a browser to it.
+ */
 export async function open(): Promise<Session> {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token !== null) {
-    history.replaceState(null, "", "/#/processes");
+    history.replaceState(null, "", `${location.pathname}${location.search}#/processes`);
   }
-  const answer = await fetch(`${base}/session`, token === null ? {} : { method: "POST", body: token });
-  if (!answer.ok && !(token !== null && (await fetch(`${base}/session`)).ok)) { // unless the link was opened by this browser before
+  let answer = await fetch(`${base}/session`);
+  if (!answer.ok && token !== null) { // this browser has not opened the link before
+    answer = await fetch(`${base}/session`, { method: "POST", body: token });
+  }
+  if (!answer.ok) {
     throw new NoSession(await answer.text());
   }
   if (answer.status !== 200) {
@@ -82,6 +88,9 @@ export interface Executor {
 export async function executors(signal: AbortSignal): Promise<readonly Executor[]> {
   const answer = await fetch(`${base}/executors`, { signal });
   if (!answer.ok) {
+    if (answer.status === 401) {
+      location.reload(); // to the form to sign in
+    }
     throw new Error(await hubProblem(answer));
   }
   return ((await answer.json()) as { executors: readonly Executor[] }).executors;
