@@ -282,8 +282,7 @@ func (t *tailBuffer) bytes() []byte { return t.data[max(0, len(t.data)-exitError
 type Exit struct {
 	// ProcessID is the process.
 	ProcessID string
-	// Code is the exit code, valid when Signal is 0 and the cause is neither
-	// EXIT_CAUSE_LOST nor EXIT_CAUSE_SERVER_RESTARTED.
+	// Code is the exit code, valid when Signal is 0 and HasStatus.
 	Code int
 	// Signal is the signal that killed the process, by its number of Linux, or 0.
 	Signal syscall.Signal
@@ -311,13 +310,19 @@ func (e Exit) OK() bool {
 	return e.Cause == execwirev1.ExitCause_EXIT_CAUSE_EXITED && e.Signal == 0 && e.Code == 0
 }
 
+// HasStatus reports whether the code or signal is known: the cause is neither EXIT_CAUSE_LOST
+// nor EXIT_CAUSE_SERVER_RESTARTED.
+func (e Exit) HasStatus() bool {
+	return e.Cause != execwirev1.ExitCause_EXIT_CAUSE_LOST && e.Cause != execwirev1.ExitCause_EXIT_CAUSE_SERVER_RESTARTED
+}
+
 // ShellCode returns the exit status of a shell: the code, 128+n for signal n, or 255 if
 // unknown.
 func (e Exit) ShellCode() int {
 	switch {
 	case e.Signal != 0:
 		return 128 + int(e.Signal)
-	case e.Cause == execwirev1.ExitCause_EXIT_CAUSE_LOST, e.Cause == execwirev1.ExitCause_EXIT_CAUSE_SERVER_RESTARTED:
+	case !e.HasStatus():
 		return 255
 	default:
 		return e.Code

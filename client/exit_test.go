@@ -24,8 +24,12 @@ func TestShellCode(t *testing.T) {
 		{signal(64), 192},
 		{&execwirev1.ExitRecord{Cause: execwirev1.ExitCause_EXIT_CAUSE_LOST}, 255},
 	} {
-		if got := newExit(test.record).ShellCode(); got != test.want {
+		exit := newExit(test.record)
+		if got := exit.ShellCode(); got != test.want {
 			t.Errorf("%v: got %d, want %d", test.record, got, test.want)
+		}
+		if got := exit.HasStatus(); got != (test.want != 255 || test.record.GetExitCode() == 255) {
+			t.Errorf("%v: has a status: %t", test.record, got)
 		}
 	}
 }

@@ -189,7 +189,7 @@ func describeEnd(event string, exit client.Exit) exitedEvent {
 	switch {
 	case exit.Signal != 0:
 		end.Signal = signalName(execwirev1.Signal(exit.Signal))
-	case exit.Cause != execwirev1.ExitCause_EXIT_CAUSE_LOST && exit.Cause != execwirev1.ExitCause_EXIT_CAUSE_SERVER_RESTARTED:
+	case exit.HasStatus():
 		end.ExitCode = &exit.Code
 	}
 	return end
