@@ -33,7 +33,7 @@ func record(t *testing.T, version int) string {
 	must(t, w.Output(5*s, asciicast.Stdout, []byte("a\nb\n")))
 	must(t, w.Marker(6*s, "12 bytes of output are missing"))
 	must(t, w.Output(6*s, asciicast.Terminal, []byte("\xff\x00 is not UTF-8, and this is half a rune: \xe2\x82")))
-	must(t, w.Exit(7*s, 130))
+	must(t, w.Exit(7*s, 130, true))
 	return file.String()
 }
 

@@ -126,12 +126,16 @@ func (w *Writer) Resize(at time.Duration, columns, rows int) error {
 // Marker writes a marker with a label, which players show on their time line.
 func (w *Writer) Marker(at time.Duration, label string) error { return w.event(at, CodeMarker, label) }
 
-// Exit ends the recording with the exit status of the process; v2 has a marker with it.
-func (w *Writer) Exit(at time.Duration, status int) error {
+// Exit ends the recording with the exit status of the process; v2 has a marker with it, and both
+// have another one if the status is not known.
+func (w *Writer) Exit(at time.Duration, status int, known bool) error {
 	if err := w.End(at); err != nil {
 		return err
 	}
-	if w.version == V2 {
+	switch {
+	case !known:
+		return w.Marker(at, "the exit status is not known")
+	case w.version == V2:
 		return w.Marker(at, "exit status "+strconv.Itoa(status))
 	}
 	return w.event(at, CodeExit, strconv.Itoa(status))

@@ -27,13 +27,15 @@ type fake struct {
 	log    *eventlog.Log
 	output *eventlog.Writer
 
+	cause process.Cause // of its end
+
 	mu         sync.Mutex
 	resizes    []process.Resize
 	terminated chan struct{}
 }
 
 func newFake(limits eventlog.Limits) *fake {
-	f := &fake{log: eventlog.New(limits), terminated: make(chan struct{})}
+	f := &fake{log: eventlog.New(limits), cause: process.CauseExited, terminated: make(chan struct{})}
 	f.output = f.log.Writer(eventlog.Terminal)
 	return f
 }
@@ -51,7 +53,7 @@ func (f *fake) Resizes(seq uint64) []process.Resize {
 	return slices.Clone(f.resizes[first:])
 }
 func (f *fake) Exit() (process.ExitRecord, bool) {
-	return process.ExitRecord{Code: 7, ExitedAt: time.Now()}, true
+	return process.ExitRecord{Code: 7, Cause: f.cause, ExitedAt: time.Now()}, true
 }
 func (f *fake) Terminate(context.Context, process.Termination) (process.TerminateResult, error) {
 	close(f.terminated)
@@ -218,6 +220,19 @@ func TestRecording_BeyondFileBytes_GoesOnInAnotherFile(t *testing.T) {
 	}
 	if len(names) < 3 || all != text+"end" {
 		t.Errorf("%d files with %d bytes, want %d", len(names), len(all), len(text)+3)
+	}
+}
+
+// TestLost_HasNoExitStatus: nobody knows it.
+func TestLost_HasNoExitStatus(t *testing.T) {
+	r, dir := open(t, nil)
+	p := newFake(eventlog.Limits{})
+	p.cause = process.CauseLost
+	begin(t, r, p)
+	p.close()
+	r.Close()
+	if events, _ := read(t, files(t, dir)[0]); !slices.Equal(events, []string{"m the exit status is not known"}) {
+		t.Errorf("events %q", events)
 	}
 }
 

@@ -241,7 +241,7 @@ func (rec *Recording) event(e eventlog.Event) error {
 		return rec.cast.Output(time.Unix(0, e.UnixNano).Sub(rec.base), asciicast.Terminal, e.Data)
 	case eventlog.Closed:
 		exit, _ := rec.process.Exit()
-		return rec.cast.Exit(max(rec.cast.Last(), exit.ExitedAt.Sub(rec.base)), statusOf(exit))
+		return rec.cast.Exit(max(rec.cast.Last(), exit.ExitedAt.Sub(rec.base)), statusOf(exit), exit.Cause.HasStatus())
 	}
 	return nil
 }

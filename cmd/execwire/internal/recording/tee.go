@@ -78,7 +78,7 @@ func (t *Tee) Resized(size *execwirev1.TerminalSize) {
 func (t *Tee) End(exit client.Exit, err error) error {
 	t.record(func(at time.Duration) error {
 		if err == nil {
-			return t.cast.Exit(at, exit.ShellCode())
+			return t.cast.Exit(at, exit.ShellCode(), exit.HasStatus())
 		}
 		return errors.Join(t.cast.End(at), t.cast.Marker(at, "execwire run ended: "+err.Error()))
 	})
