@@ -113,19 +113,15 @@ func (f *follower) receive(stream grpc.ServerStreamingClient[execwirev1.WatchPro
 func (f *follower) take(events []*execwirev1.ProcessEvent) error {
 	for _, event := range events {
 		before := f.events.last
-		if event.GetResized() != nil && f.options.OnEvent != nil {
-			if err := f.options.OnEvent(event); err != nil {
+		if event.GetResized() == nil {
+			if _, err := f.events.write(event); err != nil {
 				return err
 			}
-			continue
+			if f.events.last == before {
+				continue // already received
+			}
+			f.conn.resetFailures()
 		}
-		if _, err := f.events.write(event); err != nil {
-			return err
-		}
-		if f.events.last == before {
-			continue // already received
-		}
-		f.conn.resetFailures()
 		if f.options.OnEvent == nil {
 			continue
 		}
