@@ -8,6 +8,7 @@ import (
 	"slices"
 	"syscall"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -51,8 +52,9 @@ func (c *Client) ListProcessesOutput(ctx context.Context, sessionID string, last
 // list ranges over the processes of all pages that a request selects.
 func (c *Client) list(ctx context.Context, request *execwirev1.ListProcessesRequest) iter.Seq2[*execwirev1.Process, error] {
 	return pages(func(token string) ([]*execwirev1.Process, string, error) {
-		request.PageToken = token
-		page, err := repeatCall(ctx, c.life, c.processes.ListProcesses, request)
+		next := proto.CloneOf(request) // ranges may be concurrent
+		next.PageToken = token
+		page, err := repeatCall(ctx, c.life, c.processes.ListProcesses, next)
 		return page.GetProcesses(), page.GetNextPageToken(), err
 	})
 }

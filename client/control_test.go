@@ -39,7 +39,7 @@ func (a *fakeUnaryConn) Invoke(_ context.Context, _ string, request, reply any, 
 
 func TestList_ReturnsAllPagesAcrossLostConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New(&fakeUnaryConn{lost: 2, answer: func(request any) (proto.Message, error) {
+		channel := &fakeUnaryConn{lost: 2, answer: func(request any) (proto.Message, error) {
 			switch r := request.(type) {
 			case *execwirev1.ListProcessesRequest:
 				if r.GetPageToken() == "" {
@@ -53,7 +53,8 @@ func TestList_ReturnsAllPagesAcrossLostConnections(t *testing.T) {
 				return &execwirev1.ListSessionsResponse{Sessions: []*execwirev1.Session{{SessionId: "s"}}}, nil
 			}
 			return nil, serverError(codes.Unimplemented, execwirev1.ErrorReason_ERROR_REASON_INTERNAL)
-		}})
+		}}
+		c := New(channel)
 		var got []string
 		for p, err := range c.ListProcesses(t.Context(), "p") {
 			if err != nil {
@@ -69,6 +70,9 @@ func TestList_ReturnsAllPagesAcrossLostConnections(t *testing.T) {
 		}
 		for range c.ListProcesses(t.Context(), "") {
 			break
+		}
+		if first := channel.asked[0].(*execwirev1.ListProcessesRequest); first.GetPageToken() != "" {
+			t.Error("a request was changed after it was sent")
 		}
 		if !slices.Equal(got, []string{"p1", "p2", "s"}) {
 			t.Errorf("got %q", got)
