@@ -204,8 +204,7 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 		"do not wait for background processes that keep the output open: terminate them when the process has exited")
 	f.StringVar(&flags.record, "record", "", "record the run in this `file`, in the format of asciinema")
 	f.BoolVar(&flags.recordInput, "record-input", false, "with --record: record the input, too, with all that is secret in it")
-	flags.recordFormat.Version = 2
-	f.Var(&flags.recordFormat, "record-format", recording.FormatHelp)
+	f.Var(&flags.recordFormat, "record-format", "with --record: "+recording.FormatHelp+" (default v2)")
 	f.StringVar(&flags.json, "json", "", "print JSON: `events`, one object per line, or result, for the end only; with --detach an object with id and pid")
 	f.Lookup("json").NoOptDefVal = jsonEvents
 	addDuration(f, &flags.grace, "grace", 0,
@@ -289,8 +288,8 @@ func checkRun(flags runFlags) error {
 		return errors.New("--keep is for your default session: leave out --session")
 	case flags.detach && flags.hasGrace:
 		return errors.New("--grace is for an owner that is lost, and --detach leaves the process without one")
-	case flags.record == "" && flags.recordInput:
-		return errors.New("--record-input is for --record: name the file of the recording")
+	case flags.record == "" && (flags.recordInput || flags.recordFormat.Version != 0):
+		return errors.New("--record-input and --record-format are for --record: name the file of the recording")
 	case flags.record != "" && flags.detach:
 		return errors.New("--record records what passes through this command: leave out --detach, or record the process by execwire record")
 	case flags.json != "" && flags.json != jsonEvents && flags.json != jsonResult:

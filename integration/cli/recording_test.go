@@ -91,6 +91,9 @@ func TestRecord_Run(t *testing.T) {
 	if got := record("--detach", "--", "true"); got.Code != 2 {
 		t.Errorf("with --detach: %+v", got)
 	}
+	if got := harness.Run(t, nil, "run", "--server", "local:", "--record-format", "v3", "--", "true"); got.Code != 2 {
+		t.Errorf("a format without a file: %+v", got)
+	}
 }
 
 // A full disk ends the recording, not the run.

@@ -88,7 +88,7 @@ func (p *player) play(ctx context.Context, from io.Reader) error {
 		if idle > 0 {
 			pause = min(pause, idle)
 		}
-		if err := clock.wait(ctx, time.Duration(float64(pause)/p.speed)); err != nil {
+		if err := clock.wait(ctx, time.Duration(min(float64(pause)/p.speed, 1<<62))); err != nil {
 			return err
 		}
 		if e.Code == asciicast.CodeOutput {

@@ -130,17 +130,25 @@ to such a file, logs --cast. What is typed is not recorded, unless the terminal 
 			if out, err = Create(file); err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, out.Close()) }()
 			fmt.Fprintf(p.Err, "execwire: recording to %s; Ctrl-C ends it\n", file)
 		}
 		_, err = recording.Write(ctx, c, process, out, recording.Options{Version: format.Version, Live: true})
-		if ctx.Err() != nil { // the way to end it
-			return nil
+		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+			err = nil // the way to end it
+		}
+		if out != p.Out {
+			err = errors.Join(err, out.Close())
+		}
+		if err != nil && ctx.Err() != nil { // OnServer prints that it was interrupted
+			fmt.Fprintf(p.Err, "execwire: the recording is not complete: %v\n", err)
 		}
 		return err
 	})
 	return command
 }
+
+// minSpeed is the lowest speed of a player.
+const minSpeed = 0.01
 
 func (p Program) newPlay() *cobra.Command {
 	player := player{in: p.In, out: p.Out, speed: 1}
@@ -166,8 +174,8 @@ A recording is written to the terminal as it is: play those that you trust.`,
 	f.Float64VarP(&player.speed, "speed", "s", 1, "play this many `times` as fast")
 	flags.DurationP(f, &idle, "idle-limit", "i", 0, "make pauses no longer than this; 0 is no limit (default that of the recording)")
 	command.RunE = func(command *cobra.Command, arguments []string) error {
-		if player.speed <= 0 {
-			return p.Usage(command, errors.New("--speed is a number above 0"))
+		if !(player.speed >= minSpeed) { // or no number
+			return p.Usage(command, fmt.Errorf("--speed is a number, and %v or more", minSpeed))
 		}
 		if f.Changed("idle-limit") {
 			player.idle = &idle
