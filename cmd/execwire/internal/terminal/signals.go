@@ -34,7 +34,7 @@ type signalForwarder struct {
 	keys   *tty.Keyboard
 	target execwirev1.SignalTarget
 	abort  context.CancelCauseFunc
-	// lost is whether the connection is currently lost.
+	// lost is whether the connection is lost and that was reported: most are restored before.
 	lost atomic.Bool
 	// shown is what this program's terminal shows; nil unless that of the process is shown on it.
 	shown *mirror
@@ -219,13 +219,21 @@ func (s *signalForwarder) hangUp() {
 // forward forwards a signal. While the connection is lost it cannot be delivered, so it
 // applies to this program.
 func (s *signalForwarder) forward(sig syscall.Signal) {
-	if s.lost.Load() {
-		s.abort(ErrInterrupted)
-		return
-	}
 	select {
 	case s.signals <- &execwirev1.RunSignal{Signal: execwirev1.Signal(sig), Target: s.target}:
 	default: // more than is plausible
+	}
+	if s.lost.Load() {
+		s.abort(ErrInterrupted)
+	}
+}
+
+// reportLost records that a loss is reported. Signals that wait since before, in case the
+// connection would be restored at once, apply to this program now. Any goroutine may call it.
+func (s *signalForwarder) reportLost() {
+	s.lost.Store(true) // before it looks: forward looks after it has sent
+	if len(s.signals) > 0 {
+		s.abort(ErrInterrupted)
 	}
 }
 

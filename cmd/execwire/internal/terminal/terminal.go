@@ -75,7 +75,7 @@ func Run(
 	report.before = func() {
 		// Without raw mode, Ctrl-C sends a signal again, which interrupts.
 		keys.Restore()
-		s.lost.Store(true)
+		s.reportLost()
 	}
 	options.OnLost = func(error) {
 		report.keyboard = keys.IsRaw()
