@@ -6,11 +6,6 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL: # the targets share the tools, and Go uses all processors anyway
 
-# Tools are pinned in tools/go.mod, a module of its own so that none of their
-# dependencies reach ours, and the one from npm in tools/package.json. They are
-# built again only when that changes, or Go does
-# (staticcheck refuses code newer than itself). Tests find them through this
-# variable.
 # One kind of build for the checks, the tests and the binaries, so that nothing is compiled
 # twice: without cgo, so that binaries are static and run on any Linux, without the path of
 # the checkout, so that a second checkout finds all of it in the build cache, and without
@@ -23,6 +18,10 @@ export GORACE := halt_on_error=1 atexit_sleep_ms=0
 # Compilers and checkers keep most of what they allocate: collecting garbage less takes a
 # seventh less of a processor for compiling, a quarter for vet and a third for staticcheck.
 COMPILE := GOGC=400
+# Tools are pinned in tools/go.mod, a module of its own so that none of their dependencies
+# reach ours, and built again only when that changes, or Go does (staticcheck refuses code
+# newer than itself). The generator of gen/ts is from npm, pinned in tools/package.json.
+# Tests find them through this variable.
 export EXECWIRE_TOOLS_DIR ?= $(CURDIR)/.cache/tools
 TOOLS := $(EXECWIRE_TOOLS_DIR)/.built-$(shell go env GOVERSION)
 TOOLS_DOWNLOADED := $(EXECWIRE_TOOLS_DIR)/.downloaded
