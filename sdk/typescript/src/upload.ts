@@ -153,6 +153,7 @@ class Upload {
         offset = first ? 0 : await this.received();
         return await this.attempt(offset);
       } catch (error) {
+        this.reader++; // a read of the lost attempt may end at any time
         if (this.localFailure) {
           throw this.localFailure.error;
         }
@@ -199,7 +200,7 @@ class Upload {
     if (!(await this.source.rewind(Math.min(offset, this.hashed)))) {
       throw new ClientError(`failed to resume the upload of ${this.name}: the server has lost the received data, and the content cannot be read from its start again`);
     }
-    const attempt = ++this.reader;
+    const attempt = this.reader;
     const response = await this.rpc.call((call) => {
       this.begun = true;
       return this.rpc.stubs.files.uploadFile(

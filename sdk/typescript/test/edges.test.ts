@@ -3,13 +3,14 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { setImmediate as tick } from "node:timers/promises";
-import { createRouterTransport } from "@connectrpc/connect";
+import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import { ClosedError, connect, ConnectionError, launch, LostError, ReadError } from "execwire";
 import { FileSystemService } from "execwire/v1";
 import { FileSystem } from "#dist/files.js";
@@ -128,6 +129,57 @@ test("an unreadable file fails its upload, even late", async () => {
   const files = new FileSystem(new Rpc({ transport } as Link, 0), undefined);
   await assert.rejects(files.upload("/to", { file: "/no/such/file" }), ReadError);
 });
+
+test("an upload that starts over forgets what its lost attempt reads", async (t) => {
+  const file = join(directory(t), "file");
+  const content = Buffer.alloc(100_000, "0123456789");
+  writeFileSync(file, content);
+  let attempts = 0;
+  const transport = createRouterTransport(({ service }) =>
+    service(FileSystemService, {
+      getUpload: async () => {
+        if (attempts === 1) {
+          return { receivedBytes: 40_000n };
+        }
+        for (let i = 0; i < 20; i++) {
+          await stat("/").then(() => tick()); // the lost attempt would have read the file meanwhile
+        }
+        throw notFound();
+      },
+      uploadFile: async (requests) => {
+        if (++attempts === 2) {
+          const iterator = requests[Symbol.asyncIterator]();
+          await iterator.next();
+          iterator.next().catch(() => undefined); // begins to read the file
+          throw notFound();
+        }
+        const received: Uint8Array[] = [];
+        for await (const { message } of requests) {
+          if (message.case === "data") {
+            received.push(message.value);
+          }
+          if (attempts === 1 && received.length === 2) {
+            throw new ConnectError("the connection was cut", Code.Unavailable);
+          }
+        }
+        const all = Buffer.concat(received);
+        assert.ok(all.equals(content));
+        return { size: BigInt(all.length), sha256: createHash("sha256").update(all).digest() };
+      },
+    }),
+  );
+  const files = new FileSystem(new Rpc({ transport } as Link, 60_000), undefined);
+  assert.equal((await files.upload("/to", { file })).size, content.length);
+  assert.equal(attempts, 3);
+});
+
+/** The error for an upload whose data the server has dropped. */
+function notFound(): ConnectError {
+  const error = new ConnectError("there is no such upload", Code.NotFound);
+  const info = new BinaryWriter().tag(1, WireType.LengthDelimited).string("UPLOAD_NOT_FOUND").tag(2, WireType.LengthDelimited).string("execwire.v1");
+  error.details.push({ type: "google.rpc.ErrorInfo", value: info.finish() });
+  return error;
+}
 
 test("a failing local file ends its download", async (t) => {
   const c = await client(t);
