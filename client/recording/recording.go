@@ -42,7 +42,7 @@ const (
 //
 // Lost connections are resumed as by [client.Client.Follow], whose errors it returns, or else the cause of
 // ctx. An error of the writer comes before these, and nothing is written after it. What was written by then
-// is a recording that ends there. The result is zero unless the process has closed.
+// is a recording that ends there. The Exit is valid only if the process has closed.
 func Write(ctx context.Context, c *client.Client, process client.ProcessRef, to io.Writer, options Options) (client.Exit, error) {
 	described, err := c.GetProcess(ctx, process)
 	if err != nil {
