@@ -29,29 +29,33 @@ type processObject struct {
 	Owned             bool           `json:"owned"`
 	Sandbox           *sandboxObject `json:"sandbox,omitempty"`
 	Exit              *exitObject    `json:"exit,omitempty"`
-	LastOutput        []tailObject   `json:"last_output,omitempty"`
+	LastOutput        []outputObject `json:"last_output,omitempty"`
 }
 
-// tailObject is the JSON output for the end of a stream, with Text if it is UTF-8.
-type tailObject struct {
+// outputObject is the JSON output for output of a stream, with Text if it is UTF-8.
+type outputObject struct {
 	Stream string  `json:"stream"`
 	Text   *string `json:"text,omitempty"`
 	Base64 []byte  `json:"base64,omitempty"` // as encoding/json has it
 }
 
+func describeOutput(stream string, data []byte) outputObject {
+	if utf8.Valid(data) {
+		return outputObject{Stream: stream, Text: new(string(data))}
+	}
+	return outputObject{Stream: stream, Base64: data}
+}
+
 // describeTail describes the end of a stream from its first whole character on.
-func describeTail(tail *execwirev1.StreamTail) tailObject {
-	object := tailObject{Stream: enumWord(tail.GetStream(), "OUTPUT_STREAM_")}
+func describeTail(tail *execwirev1.StreamTail) outputObject {
 	whole := tail.GetData()
 	for i := 0; i < utf8.UTFMax && len(whole) > 0 && !utf8.RuneStart(whole[0]); i++ {
 		whole = whole[1:]
 	}
-	if utf8.Valid(whole) {
-		object.Text = new(string(whole))
-	} else {
-		object.Base64 = tail.GetData()
+	if !utf8.Valid(whole) {
+		whole = tail.GetData()
 	}
-	return object
+	return describeOutput(enumWord(tail.GetStream(), "OUTPUT_STREAM_"), whole)
 }
 
 // exitObject is the JSON output for the end of a process, with ExitCode or Signal.
@@ -88,7 +92,7 @@ func describeSandbox(report *execwirev1.SandboxReport) *sandboxObject {
 }
 
 func describeProcess(p *execwirev1.Process) processObject {
-	var tails []tailObject
+	var tails []outputObject
 	for _, tail := range p.GetLastOutput() {
 		tails = append(tails, describeTail(tail))
 	}
@@ -131,10 +135,8 @@ type startedEvent struct {
 }
 
 type outputEvent struct {
-	Event  string  `json:"event"`
-	Stream string  `json:"stream"`
-	Text   *string `json:"text,omitempty"`
-	Base64 []byte  `json:"base64,omitempty"` // as encoding/json has it
+	Event string `json:"event"`
+	outputObject
 }
 
 type exitedEvent struct {
@@ -169,14 +171,7 @@ type eventWriter struct {
 
 // Write implements io.Writer.
 func (w eventWriter) Write(p []byte) (int, error) {
-	event := outputEvent{Event: "output", Stream: w.stream}
-	if utf8.Valid(p) {
-		event.Text = new(string)
-		*event.Text = string(p)
-	} else {
-		event.Base64 = p
-	}
-	if err := w.events.print(event); err != nil {
+	if err := w.events.print(outputEvent{"output", describeOutput(w.stream, p)}); err != nil {
 		return 0, err
 	}
 	return len(p), nil
