@@ -2,6 +2,7 @@ package asciicast
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -34,6 +35,17 @@ type Header struct {
 	Term string
 	// IdleLimit is the longest pause that a player makes; 0: none.
 	IdleLimit time.Duration
+}
+
+// SafeName returns the part of a recording's file name that is for the id of its process.
+func SafeName(id string) string {
+	safe := strings.Map(func(c rune) rune {
+		if strings.ContainsRune("-_.", c) || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+			return c
+		}
+		return '_'
+	}, id)
+	return safe[:min(len(safe), 100)]
 }
 
 // Event is an event of a recording.

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -284,13 +283,7 @@ const extension = ".cast"
 
 // fileName returns the name of a part of a recording, by time and the id of the process.
 func fileName(began time.Time, id string, part int) string {
-	safe := strings.Map(func(c rune) rune {
-		if strings.ContainsRune("-_.", c) || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
-			return c
-		}
-		return '_'
-	}, id)
-	name := began.UTC().Format("20060102T150405.000000Z") + "-" + safe[:min(len(safe), 100)]
+	name := began.UTC().Format("20060102T150405.000000Z") + "-" + asciicast.SafeName(id)
 	if part > 0 {
 		name += fmt.Sprintf(".part%d", part+1)
 	}

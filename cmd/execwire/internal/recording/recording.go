@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,17 +80,6 @@ func Create(path string) (*os.File, error) {
 	return f, err
 }
 
-// defaultFile returns the name of the file for a recording of a process.
-func defaultFile(id string) string {
-	safe := strings.Map(func(r rune) rune {
-		if strings.ContainsRune("-_.", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
-			return r
-		}
-		return '_'
-	}, id)
-	return "execwire-" + safe[:min(len(safe), 100)] + ".cast"
-}
-
 func (p Program) newRecord() *cobra.Command {
 	var process client.ProcessRef
 	var file string
@@ -125,7 +113,7 @@ to such a file, logs --cast. What is typed is not recorded, unless the terminal 
 		out := p.Out
 		if file != "-" {
 			if file == "" {
-				file = defaultFile(process.ProcessID)
+				file = "execwire-" + asciicast.SafeName(process.ProcessID) + ".cast"
 			}
 			if out, err = Create(file); err != nil {
 				return err
