@@ -35,7 +35,7 @@ var programs = []program{
 	{name: "cat", argv: []string{"cat"}, pipe: true, stays: true, echoes: true},
 	{name: "sleep", argv: []string{"sleep", "1000"}, stays: true},
 	{name: "line", argv: shell("read line; echo got; exit 7"), pipe: true, stays: true, lines: true, stdout: []string{"got\n"}, code: 7},
-	{name: "late", argv: shell("(sleep 0.005; echo late) & echo first; exit 4"), stdout: []string{"first\n", "late\n"}, code: 4},
+	{name: "late", argv: shell("echo first; (sleep 0.005; echo late) & exit 4"), stdout: []string{"first\n", "late\n"}, code: 4},
 	{name: "terminal", argv: []string{"cat"}, tty: true, stays: true, echoes: true},
 	{name: "none", argv: []string{"/no/such"}, fails: true},
 }
