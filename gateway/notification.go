@@ -38,6 +38,15 @@ var exitCauses = map[execwirev1.ExitCause]string{
 	execwirev1.ExitCause_EXIT_CAUSE_SERVER_RESTARTED: "serverRestarted",
 }
 
+// gapCauses are the protocol's names of causes, as far as this gateway knows them.
+var gapCauses = map[execwirev1.GapCause]string{
+	execwirev1.GapCause_GAP_CAUSE_LIMIT:        "limit",
+	execwirev1.GapCause_GAP_CAUSE_FILES_FULL:   "filesFull",
+	execwirev1.GapCause_GAP_CAUSE_DISK_FULL:    "diskFull",
+	execwirev1.GapCause_GAP_CAUSE_WRITE_FAILED: "writeFailed",
+	execwirev1.GapCause_GAP_CAUSE_READ_FAILED:  "readFailed",
+}
+
 // exitCodeOrNil is exitCode, and nil for a process that has not exited.
 func exitCodeOrNil(exit *execwirev1.ExitRecord) *int64 {
 	if exit == nil {
@@ -128,6 +137,11 @@ func appendGap(dst []byte, gap *execwirev1.OutputGap) []byte {
 	dst = strconv.AppendUint(dst, gap.GetFirstAvailableSeq(), 10)
 	dst = append(dst, `,"droppedBytes":`...)
 	dst = strconv.AppendUint(dst, gap.GetDroppedBytes(), 10)
+	if cause, ok := gapCauses[gap.GetCause()]; ok {
+		dst = append(dst, `,"cause":"`...)
+		dst = append(dst, cause...)
+		dst = append(dst, '"')
+	}
 	return append(dst, '}')
 }
 

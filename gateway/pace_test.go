@@ -307,11 +307,11 @@ func TestRead_DroppedOutput_ReportsGap(t *testing.T) {
 }
 
 func TestAppendEvent_GapAndLostProcess(t *testing.T) {
-	gap := &execwirev1.OutputGap{FirstAvailableSeq: 7, DroppedBytes: 1234}
+	gap := &execwirev1.OutputGap{FirstAvailableSeq: 7, DroppedBytes: 1234, Cause: execwirev1.GapCause_GAP_CAUSE_DISK_FULL}
 	event := &execwirev1.ProcessEvent{Seq: 7, Event: &execwirev1.ProcessEvent_Output{Output: &execwirev1.ProcessOutput{
 		Stream: execwirev1.OutputStream_OUTPUT_STREAM_STDERR, Data: []byte("hi")}}}
 	got := string((&process{name: []byte(`"p"`), gap: gap}).appendEvent(nil, event))
-	want := `{"method":"process/output","params":{"processId":"p","seq":7,"stream":"stderr","chunk":"aGk=","gap":{"firstAvailableSeq":7,"droppedBytes":1234}}}`
+	want := `{"method":"process/output","params":{"processId":"p","seq":7,"stream":"stderr","chunk":"aGk=","gap":{"firstAvailableSeq":7,"droppedBytes":1234,"cause":"diskFull"}}}`
 	if got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

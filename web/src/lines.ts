@@ -33,7 +33,7 @@ export class Lines {
         return;
       case "gap":
         this.flush();
-        this.push({ text: `${event.upperBound ? "up to " : ""}${size(event.droppedBytes)} of output are missing here`, kind: "note", time: undefined });
+        this.push({ text: `${event.upperBound ? "up to " : ""}${size(event.droppedBytes)} of output are missing here${event.cause === "limit" || event.cause === "unknown" ? "" : ` (${event.cause.replace("_", " ")})`}`, kind: "note", time: undefined });
         return;
       case "exited":
         return;

@@ -13,7 +13,7 @@ Output is delivered exactly once, across lost connections.
 from ._client import Client, connect, launch, relay_url
 from ._command import TerminalSize
 from ._download import Downloaded
-from ._events import Closed, Event, Exited, Gap, Output, Stream
+from ._events import Closed, Event, Exited, Gap, GapCause, Output, Stream
 from ._exit import Exit, ExitCause
 from ._follow import Follow
 from ._forward import Forward
@@ -93,6 +93,7 @@ __all__ = [
     "Follow",
     "Forward",
     "Gap",
+    "GapCause",
     "InvalidRequestError",
     "IsDirectoryError",
     "LimitError",

@@ -56,6 +56,27 @@ class Closed:
     exit: Exit
 
 
+class GapCause(enum.Enum):
+    """Why output is missing."""
+
+    #: It was beyond the limits of the process or of this client, or its owner had acknowledged it.
+    LIMIT = process_event_pb2.GAP_CAUSE_LIMIT
+    #: The files of all processes of the server had reached their limit.
+    FILES_FULL = process_event_pb2.GAP_CAUSE_FILES_FULL
+    #: The file system of the server's output files had too little free space.
+    DISK_FULL = process_event_pb2.GAP_CAUSE_DISK_FULL
+    #: The server could not write it to the file of the process.
+    WRITE_FAILED = process_event_pb2.GAP_CAUSE_WRITE_FAILED
+    #: The server could not read it from the file of the process. It may be possible later.
+    READ_FAILED = process_event_pb2.GAP_CAUSE_READ_FAILED
+    #: The server is older than this member, or the cause is one that this package does not know.
+    UNKNOWN = process_event_pb2.GAP_CAUSE_UNSPECIFIED
+
+    @classmethod
+    def _missing_(cls, value: object) -> "GapCause":
+        return cls.UNKNOWN
+
+
 @dataclass(frozen=True)
 class Gap:
     """Output is missing: it was evicted."""
@@ -64,6 +85,8 @@ class Gap:
     first_available_seq: int
     #: An upper bound of the missing bytes over all streams.
     dropped_bytes: int
+    #: Why it is missing; of several causes, the last.
+    cause: GapCause = GapCause.UNKNOWN
 
 
 #: An event of a process, in order.
@@ -175,7 +198,7 @@ class EventLog:
             return None  # the missing events were received before
         self.last = following - 1
         self._gap = {stream: True for stream in Stream}
-        return Gap(following, event.gap.dropped_bytes)
+        return Gap(following, event.gap.dropped_bytes, GapCause(event.gap.cause))
 
     def _end(self, event: process_event_pb2.ProcessEvent) -> Closed:
         for total in event.closed.totals:

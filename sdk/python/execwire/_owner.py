@@ -18,7 +18,7 @@ import grpc
 
 from . import errors
 from ._backoff import ASSUMED_GRACE, GRACE_MARGIN, START_RETRY_TIMEOUT, Backoff, RetryLimit
-from ._events import Event, EventLog, Gap, Output
+from ._events import Event, EventLog, Gap, GapCause, Output
 from ._exit import Exit
 from ._loop import event_loop, in_loop, refuse_in_loop
 from ._stdin import BLOCK_BYTES, StdinBuffer
@@ -420,7 +420,7 @@ class Owner:
     def _drop_gap(self) -> Gap:
         first = self._queue[0]
         following = first.first_available_seq if isinstance(first, Gap) else first.seq
-        gap = Gap(following, self._dropped_bytes)
+        gap = Gap(following, self._dropped_bytes, GapCause.LIMIT)
         self._dropped_bytes = 0
         return gap
 

@@ -16,7 +16,7 @@ import unittest.mock
 import execwire
 from execwire._collect import Collector
 from execwire._loop import event_loop
-from execwire import Closed, Exited, ExitCause, Gap, Output, Stream
+from execwire import Closed, Exited, ExitCause, Gap, GapCause, Output, Stream
 
 from .support import LONG, PROGRAM, SDK, Program, TestCase, alive, ended, eventually, serve
 
@@ -311,6 +311,7 @@ class Handle(TestCase):
             output = b"".join(e.data for e in events if isinstance(e, Output))
             self.assertTrue(output.endswith(b"\0end\n"))
             self.assertEqual(gap.dropped_bytes + len(output), 10_000_004)
+            self.assertIs(gap.cause, GapCause.LIMIT)
 
     def test_wait_timeout(self) -> None:
         with client.start(["sleep", "600"]) as process:

@@ -1,6 +1,6 @@
 import { ProtocolError } from "./errors.js";
 import type { Exit, ExitCause } from "./exit.js";
-import { ExitCause as ProtoExitCause, type ExitRecord, OutputStream, type ProcessEvent as Message } from "./gen/execwire/v1/process_event_pb.js";
+import { ExitCause as ProtoExitCause, GapCause as ProtoGapCause, type ExitRecord, OutputStream, type ProcessEvent as Message } from "./gen/execwire/v1/process_event_pb.js";
 import { type Process, ProcessState } from "./gen/execwire/v1/process_pb.js";
 import { dateOf, durationMs } from "./time.js";
 
@@ -23,6 +23,21 @@ export interface OutputEvent {
   readonly readTime: Date | undefined;
 }
 
+/** Why output is missing. */
+export type GapCause =
+  /** It was beyond the limits of the process, or its owner had acknowledged it. */
+  | "limit"
+  /** The files of all processes of the server had reached their limit. */
+  | "files_full"
+  /** The file system of the server's output files had too little free space. */
+  | "disk_full"
+  /** The server could not write it to the file of the process. */
+  | "write_failed"
+  /** The server could not read it from the file of the process. It may be possible later. */
+  | "read_failed"
+  /** The server is older than this member, or the cause is one that this package does not know. */
+  | "unknown";
+
 /** Output is missing: it was evicted before it was received. */
 export interface GapEvent {
   /** The kind of event. */
@@ -33,6 +48,8 @@ export interface GapEvent {
   readonly droppedBytes: number;
   /** Whether `droppedBytes` is an upper bound. */
   readonly upperBound: boolean;
+  /** Why it is missing; of several causes, the last. */
+  readonly cause: GapCause;
 }
 
 /** The process exited. Descendants with its streams open may still write. */
@@ -133,8 +150,10 @@ export class EventTracker {
   take(message: Message): ProcessEvent | undefined {
     const seq = Number(message.seq);
     if (message.event.case === "gap") {
-      const { firstAvailableSeq, droppedBytes, upperBound } = message.event.value;
-      return this.skip(seq, { type: "gap", firstAvailableSeq: Number(firstAvailableSeq), droppedBytes: Number(droppedBytes), upperBound });
+      const { firstAvailableSeq, droppedBytes, upperBound, cause } = message.event.value;
+      return this.skip(seq, {
+        type: "gap", firstAvailableSeq: Number(firstAvailableSeq), droppedBytes: Number(droppedBytes), upperBound, cause: gapCauses[cause] ?? "unknown",
+      });
     }
     if (seq <= this.last && seq !== 0) {
       return undefined;
@@ -237,6 +256,14 @@ const causes: Readonly<Record<number, ExitCause>> = {
   [ProtoExitCause.LOST]: "lost",
   [ProtoExitCause.NO_OUTPUT]: "no_output",
   [ProtoExitCause.SERVER_RESTARTED]: "server_restarted",
+};
+
+const gapCauses: Readonly<Record<number, GapCause>> = {
+  [ProtoGapCause.LIMIT]: "limit",
+  [ProtoGapCause.FILES_FULL]: "files_full",
+  [ProtoGapCause.DISK_FULL]: "disk_full",
+  [ProtoGapCause.WRITE_FAILED]: "write_failed",
+  [ProtoGapCause.READ_FAILED]: "read_failed",
 };
 
 /** What is counted while a process is followed. */

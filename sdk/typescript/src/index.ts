@@ -11,7 +11,7 @@ export { connect, launch } from "./connect.js";
 export type { TlsFiles } from "./credentials.js";
 export type { Downloaded, DownloadOptions } from "./download.js";
 export * from "./errors.js";
-export type { ClosedEvent, ExitedEvent, GapEvent, OutputEvent, ProcessEvent, StreamName } from "./events.js";
+export type { ClosedEvent, ExitedEvent, GapCause, GapEvent, OutputEvent, ProcessEvent, StreamName } from "./events.js";
 export { type Completed, describeExit, type Exit, type ExitCause, type Output } from "./exit.js";
 export {
   type DirectoryEntry,

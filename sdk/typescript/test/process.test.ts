@@ -290,6 +290,7 @@ test("a late follower gets retained events and a gap for the rest", async (t) =>
   }
   const [gap] = events;
   assert.ok(gap?.type === "gap" && gap.droppedBytes > 0);
+  assert.equal(gap.cause, "limit");
   let kept = "";
   for (const event of events) {
     kept += event.type === "output" ? text(event.data) : "";
