@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -249,7 +250,7 @@ func TestConsole_Audit(t *testing.T) {
 	denied := open(t, start(t, nil, "execwire", "console", "--server", server, "--token-file", filepath.Join(dir, "token"), "--no-open"))
 	until(t, denied, `document.querySelector("h1")`)
 	show(t, denied, "#/audit")
-	until(t, denied, `document.querySelector(".note")?.textContent.includes("needs the permission admin") && document.querySelectorAll("#audit tbody tr").length === 0`)
+	until(t, denied, `document.querySelector(".problem")?.textContent.includes('the permission "admin"') && document.querySelectorAll("#audit tbody tr").length === 0`)
 }
 
 // Two browsers show one terminal, and a person types in each of them.
@@ -297,12 +298,91 @@ func TestConsole_TwoBrowsersOnOneTerminal(t *testing.T) {
 	}
 }
 
+// A person edits a file with vi in the page. What is typed while the network is away is applied once, when
+// it is back, and the screen is that of the editor.
+func TestConsole_Editor_SurvivesACut(t *testing.T) {
+	server := start(t, nil, "execwire", "serve", "--until-stdin-closes", "--shutdown-grace-period", "0s", "--listen", "tcp://127.0.0.1:0")
+	between := newCutter(t, strings.TrimPrefix(server, "tcp://"))
+	link := start(t, nil, "execwire", "console", "--server", "tcp://"+between.Addr().String(), "--no-open")
+	file := filepath.Join(t.TempDir(), "file")
+	execwire(t, "run", "--server", server, "--detach", "--id", "editor", "-t", "--", "vi", "-u", "NONE", "-N", file)
+	tab := open(t, link)
+	until(t, tab, `document.querySelector("h1")`)
+	show(t, tab, "#/process/default/editor")
+	until(t, tab, terminalLine(1)+` === "~"`)
+	press(t, tab, "ione\r")
+	until(t, tab, terminalLine(0)+` === "one"`)
+	between.cut()
+	press(t, tab, "two")
+	until(t, tab, terminalLine(1)+` === "two"`)
+	between.cut()
+	press(t, tab, "\x1bggOzero\x1b")
+	until(t, tab, terminalLine(0)+` === "zero" && `+terminalLine(1)+` === "one" && `+terminalLine(2)+` === "two" && `+terminalLine(3)+` === "~"`)
+	// What is shown is found, and saved as a page.
+	call[bool](t, tab, `async () => { document.querySelector(".terminal input[type=search]").focus(); return true }`)
+	press(t, tab, "two\r")
+	until(t, tab, `document.querySelector(".xterm-place").terminal.getSelection() === "two"`)
+	saved := call[string](t, tab, `async () => {
+		const made = URL.createObjectURL;
+		const saved = new Promise((resolve) => (URL.createObjectURL = (blob) => (resolve(blob.text()), made.call(URL, blob))));
+		[...document.querySelectorAll(".terminal button")].find((b) => b.textContent === "Save as HTML").click();
+		URL.createObjectURL = made;
+		return saved;
+	}`)
+	if !strings.Contains(saved, "zero") {
+		t.Errorf("the saved page is %s", saved)
+	}
+	call[bool](t, tab, `async () => { document.querySelector(".xterm-place").terminal.focus(); return true }`)
+	press(t, tab, ":wq\r")
+	until(t, tab, `document.querySelector(".state")?.textContent === "exit 0"`)
+	if content, err := os.ReadFile(file); string(content) != "zero\none\ntwo\n" {
+		t.Errorf("the file has %q: %v", content, err)
+	}
+}
+
+// The page plays a recording of the server in a preview, and two beside each other.
+func TestConsole_Recordings(t *testing.T) {
+	c := newConsole(t)
+	dir := t.TempDir()
+	for name, word := range map[string]string{"before.cast": "first", "after #2.cast": "second"} {
+		execwire(t, "run", "--server", c.server, "--record", filepath.Join(dir, name), "-t", "--", "sh", "-c", `printf "\033[32m`+word+`\033[0m\n"; sleep 0.2; printf "end of `+word+`\n"`)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "broken.cast"), []byte("no recording\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tab := open(t, c.link)
+	until(t, tab, `document.querySelector("h1")`)
+	pick := func(name string) {
+		t.Helper()
+		until(t, tab, `[...document.querySelectorAll("button.name")].some((b) => b.textContent === "`+name+`")`)
+		call[bool](t, tab, `async (name) => { [...document.querySelectorAll("button.name")].find((b) => b.textContent === name).click(); return true }`, name)
+	}
+	show(t, tab, "#/files"+dir)
+	pick("broken.cast")
+	until(t, tab, `/^This is no recording/.test(document.querySelector(".preview .problem")?.textContent)`)
+	pick("after #2.cast")
+	until(t, tab, `document.querySelector(".preview .ap-player")`)
+	call[bool](t, tab, `async () => { [...document.querySelectorAll(".preview a")].find((a) => a.textContent === "Compare…").click(); return true }`)
+	until(t, tab, `location.hash.startsWith("#/recordings/") && document.querySelector("input[name=other]") && document.querySelector(".ap-player")`)
+	call[bool](t, tab, `async () => { document.querySelector("input[name=other]").focus(); return true }`)
+	press(t, tab, filepath.Join(dir, "before.cast")+"\r")
+	until(t, tab, `document.querySelectorAll(".recordings .ap-player").length === 2`)
+	call[bool](t, tab, `async () => { [...document.querySelectorAll("button")].find((b) => b.textContent === "Play both").click(); return true }`)
+	shown := func(n int) string {
+		return fmt.Sprintf(`document.querySelectorAll(".recordings")[%d].textContent`, n)
+	}
+	until(t, tab, shown(0)+`.includes("end of second") && `+shown(1)+`.includes("end of first")`)
+	screenshot(t, tab, "console-recordings")
+	call[bool](t, tab, `async () => { [...document.querySelectorAll("button")].find((b) => b.textContent === "Both to the beginning").click(); return true }`)
+	until(t, tab, `!`+shown(0)+`.includes("end of") && !`+shown(1)+`.includes("end of")`)
+}
+
 // A process that prints markup, escape sequences and a line of 10 MB changes nothing but its output.
 func TestConsole_HostileOutput(t *testing.T) {
 	c := newConsole(t)
 	c.run("hostile", "--", "sh", "-c", `printf '<script>window.hacked = 1</script><img src=x onerror="window.hacked = 2">\n'
 		printf '\033]0;title\007\033]52;c;aGFja2Vk\007\033[31mred\033[999999999999999mno\033[2J\033[?1049h\033]8;;javascript:alert(1)\033\\link\033]8;;\033\\\n'
-		printf '\200\201 \377\n'; head -c 900000 /dev/zero | tr '\0' x; echo; echo end`)
+		printf '\200\201 \377\n'; head -c 10000000 /dev/zero | tr '\0' x; echo; echo end`)
 	tab := open(t, c.link)
 	until(t, tab, `document.querySelector("h1")`)
 	show(t, tab, "#/process/default/hostile")
@@ -402,17 +482,20 @@ func TestConsole_IsAccessible(t *testing.T) {
 		c.run("build", "--", "sh", "-c", `printf "\033[32mok\033[0m https://example.org/ \033[33mwarning\033[0m\n"; echo error >&2; exec sleep 1000`)
 		c.run("shell", "-t", "--env", "PS1=$ ", "--", "sh")
 		c.run("failed", "--", "false")
+		cast := filepath.Join(t.TempDir(), "a.cast")
+		execwire(t, "run", "--server", c.server, "--record", cast, "--id", "recorded", "-t", "--", "echo", "hello")
 		tab := open(t, c.link)
-		until(t, tab, `document.querySelectorAll("#processes tbody tr").length === 3`)
+		until(t, tab, `document.querySelectorAll("#processes tbody tr").length === 4`)
 		checkAccessible(t, tab, map[string]string{
-			"#/processes":                   `document.querySelectorAll("#processes tbody tr").length === 3`,
-			"#/process/default/build":       `document.querySelector(".lines")?.textContent.includes("error")`,
-			"#/process/default/build/usage": `document.querySelectorAll(".plot polyline").length === 4`,
-			"#/process/default/shell":       terminalLine(0) + ` === "$"`,
-			"#/start":                       `document.querySelector("input[name=command]")`,
-			"#/files/etc":                   `document.querySelector("button.name")`,
-			"#/server":                      `document.querySelectorAll(".plot polyline").length >= 6`,
-			"#/audit":                       `document.querySelectorAll("#audit tbody tr").length > 3`,
+			"#/processes":                          `document.querySelectorAll("#processes tbody tr").length === 4`,
+			"#/recordings/" + url.PathEscape(cast): `document.querySelector(".ap-player")`,
+			"#/process/default/build":              `document.querySelector(".lines")?.textContent.includes("error")`,
+			"#/process/default/build/usage":        `document.querySelectorAll(".plot polyline").length === 4`,
+			"#/process/default/shell":              terminalLine(0) + ` === "$"`,
+			"#/start":                              `document.querySelector("input[name=command]")`,
+			"#/files/etc":                          `document.querySelector("button.name")`,
+			"#/server":                             `document.querySelectorAll(".plot polyline").length >= 6`,
+			"#/audit":                              `document.querySelectorAll("#audit tbody tr").length > 3`,
 		})
 	})
 	t.Run("hub", func(t *testing.T) {

@@ -48,8 +48,9 @@ const (
 const noSession = "open the console with a link of execwire console: this browser has not opened one, or the command has ended"
 
 // policy allows the page its own script, and no other. Package xterm.js makes style
-// elements; images are previews of files.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self' data:; " +
+// elements; images are previews of files. The player of recordings compiles WebAssembly that
+// is in the script.
+const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; font-src 'self' data:; " +
 	"img-src 'self' blob: data:; media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Console serves the page. The first browser that opens a link of [Console.Link] gets a

@@ -171,7 +171,7 @@ func TestPage_HasAStrictPolicy(t *testing.T) {
 			t.Errorf("%s: %d %v", path, response.StatusCode, header)
 		}
 		policy := header.Get("Content-Security-Policy")
-		if !strings.Contains(policy, "default-src 'none'; script-src 'self';") || !strings.Contains(policy, "frame-ancestors 'none'") ||
+		if !strings.Contains(policy, "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src") || !strings.Contains(policy, "frame-ancestors 'none'") ||
 			header.Get("X-Content-Type-Options") != "nosniff" || header.Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("%s: %v", path, header)
 		}

@@ -199,7 +199,7 @@ func TestHub_RequestsOfOtherSites_AreRefused(t *testing.T) {
 	// Anybody may follow a link to the page, whose policy allows no other script.
 	response, text := send(t, "GET", h.url+"/console", "", "Sec-Fetch-Site", "cross-site")
 	if response.StatusCode != http.StatusOK || response.Request.URL.Path != HubPrefix || !strings.Contains(text, "console.js") ||
-		!strings.HasPrefix(response.Header.Get("Content-Security-Policy"), "default-src 'none'; script-src 'self';") {
+		!strings.HasPrefix(response.Header.Get("Content-Security-Policy"), "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src") {
 		t.Errorf("%d %v", response.StatusCode, response.Header)
 	}
 }

@@ -2,6 +2,7 @@ import type { WalkEntry } from "execwire";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { messageOf, mode, shownTime, size } from "./format.js";
 import { useClient, usePoll } from "./hooks.js";
+import { isRecording, Recording, recordingsPlace } from "./recordings.js";
 import { fileUrl, upload } from "./uploads.js";
 
 /** How much of a file is shown. */
@@ -150,6 +151,9 @@ function Preview({ path, entry, close, rename, remove }: { path: string; entry: 
   const [problem, setProblem] = useState("");
   const length = Number(entry.metadata?.size ?? 0n);
   useEffect(() => {
+    if (isRecording(path)) {
+      return undefined;
+    }
     const stop = new AbortController();
     let url = "";
     const asImage = images.test(path) && length <= imageBytes;
@@ -178,12 +182,14 @@ function Preview({ path, entry, close, rename, remove }: { path: string; entry: 
       <div class="bar small">
         <strong>{entry.path}</strong>
         <span class="space" />
+        {isRecording(path) ? <a class="button" href={recordingsPlace(path)}>Compare…</a> : null}
         <a class="button" href={fileUrl(path)} download={entry.path}>Download</a>
         <button class="button" onClick={rename}>Rename…</button>
         <button class="button danger" onClick={remove}>Delete…</button>
         <button class="quiet" onClick={close} aria-label="Close">✕</button>
       </div>
       {problem === "" ? null : <p class="note">{problem}</p>}
+      {isRecording(path) ? <Recording path={path} /> : null}
       {image === "" ? null : <img src={image} alt={entry.path} />}
       {text === undefined ? null : <pre tabIndex={0}>{text}</pre>}
       {text !== undefined && length > previewBytes ? <p class="note">The first {size(previewBytes)} of {size(length)}.</p> : null}

@@ -8,6 +8,7 @@ import { messageOf } from "./format.js";
 import { ClientContext, usePlace } from "./hooks.js";
 import { ProcessPage } from "./process.js";
 import { Processes } from "./processes.js";
+import { Recordings } from "./recordings.js";
 import { ServerPage } from "./server.js";
 import { connectServer, logout, NoSession, newLink, open, type Session } from "./session.js";
 import { Start } from "./start.js";
@@ -20,6 +21,11 @@ const places = [
   ["/server", "Server"],
   ["/audit", "Audit"],
 ] as const;
+
+/** Reports whether a place is in a view: recordings are files, and a process is one of the processes. */
+function isPartOf(view: string, place: string): boolean {
+  return place.startsWith(view === "/processes" ? "/process" : view) || (view === "/files/" && place.startsWith("/recordings/"));
+}
 
 /** The executor of a hub that a page shows, and to whom. */
 interface Hub {
@@ -37,7 +43,7 @@ function App({ client, host, hub }: { client: Client; host: string; hub: Hub | u
         <nav aria-label="Views">
           {hub ? <a href="./">Executors</a> : null}
           {places.map(([to, name]) => (
-            <a key={to} href={`#${to}`} aria-current={place.startsWith(to === "/processes" ? "/process" : to) ? "page" : undefined}>
+            <a key={to} href={`#${to}`} aria-current={isPartOf(to, place) ? "page" : undefined}>
               {name}
             </a>
           ))}
@@ -81,6 +87,8 @@ function page(place: string) {
       return <ProcessPage key={place} sessionId={decodeURIComponent(first)} id={decodeURIComponent(second)} tab={third} />;
     case "files":
       return <Files path={place.slice("/files".length).split("/").map(decodeURIComponent).join("/") || "/"} />;
+    case "recordings":
+      return <Recordings paths={second === "" ? [decodeURIComponent(first)] : [decodeURIComponent(first), decodeURIComponent(second)]} />;
     case "start":
       return <Start />;
     case "server":

@@ -4,6 +4,7 @@ import { spans, textOf } from "./ansi.js";
 import { messageOf } from "./format.js";
 import { useClient } from "./hooks.js";
 import { type Line, Lines } from "./lines.js";
+import { saveAs } from "./save.js";
 
 /** The height of a row in pixels, as in console.css. */
 const rowHeight = 18;
@@ -139,13 +140,7 @@ export function Output({ id, sessionId }: { id: string; sessionId: string }) {
     }
     setHit(-1);
   };
-  const save = () => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob(lines.all.map((l) => `${textOf(l.text)}\n`), { type: "text/plain" }));
-    link.download = `${id.replaceAll(/[^\w.-]/g, "_")}.log`;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-  };
+  const save = () => saveAs(id, "log", new Blob(lines.all.map((l) => `${textOf(l.text)}\n`), { type: "text/plain" }));
 
   return (
     <div class="output">

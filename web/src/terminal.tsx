@@ -1,13 +1,15 @@
 import { FitAddon } from "@xterm/addon-fit";
 import { SearchAddon } from "@xterm/addon-search";
+import { SerializeAddon } from "@xterm/addon-serialize";
 import { Unicode11Addon } from "@xterm/addon-unicode11";
 import { WebLinksAddon } from "@xterm/addon-web-links";
 import { type ITheme, Terminal as Xterm } from "@xterm/xterm";
 import "@xterm/xterm/css/xterm.css";
 import type { Client } from "execwire";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { messageOf } from "./format.js";
 import { useClient } from "./hooks.js";
+import { saveAs } from "./save.js";
 
 const dark: ITheme = { background: "#0f1216", foreground: "#d8dee6", cursor: "#d8dee6", selectionBackground: "#34506e" };
 const light: ITheme = {
@@ -76,6 +78,8 @@ export function Terminal({ id, sessionId, ended }: { id: string; sessionId: stri
   const client = useClient();
   const place = useRef<HTMLDivElement>(null);
   const [problem, setProblem] = useState("");
+  const search = useMemo(() => new SearchAddon(), [client, id, sessionId]);
+  const serialize = useMemo(() => new SerializeAddon(), [client, id, sessionId]);
   useEffect(() => {
     const stop = new AbortController();
     const process = { sessionId, processId: id };
@@ -89,7 +93,8 @@ export function Terminal({ id, sessionId, ended }: { id: string; sessionId: stri
     scheme.addEventListener("change", recolor);
     const fit = new FitAddon();
     terminal.loadAddon(fit);
-    terminal.loadAddon(new SearchAddon());
+    terminal.loadAddon(search);
+    terminal.loadAddon(serialize);
     terminal.loadAddon(new Unicode11Addon());
     terminal.unicode.activeVersion = "11";
     terminal.loadAddon(new WebLinksAddon((_event, uri) => void window.open(uri, "_blank", "noopener,noreferrer")));
@@ -178,6 +183,18 @@ export function Terminal({ id, sessionId, ended }: { id: string; sessionId: stri
   return (
     <div class="terminal">
       {problem === "" ? null : <p class="problem" role="alert">{problem}</p>}
+      <div class="bar small">
+        <input type="search" placeholder="Search" aria-label="Search in the terminal" onKeyDown={(e) => {
+          if (e.key === "Enter") {
+            const what = e.currentTarget.value;
+            if (!(e.shiftKey ? search.findPrevious(what) : search.findNext(what))) {
+              search.clearDecorations();
+            }
+          }
+        }} />
+        <span class="space" />
+        <button class="button" onClick={() => saveAs(id, "html", new Blob([serialize.serializeAsHTML({ includeGlobalBackground: true })], { type: "text/html" }))}>Save as HTML</button>
+      </div>
       <div class="xterm-place" ref={place} />
     </div>
   );
