@@ -482,12 +482,11 @@ func TestConsole_IsAccessible(t *testing.T) {
 		c.run("build", "--", "sh", "-c", `printf "\033[32mok\033[0m https://example.org/ \033[33mwarning\033[0m\n"; echo error >&2; exec sleep 1000`)
 		c.run("shell", "-t", "--env", "PS1=$ ", "--", "sh")
 		c.run("failed", "--", "false")
-		cast := filepath.Join(t.TempDir(), "a.cast")
-		execwire(t, "run", "--server", c.server, "--record", cast, "--id", "recorded", "-t", "--", "echo", "hello")
+		cast := write(t, filepath.Join(t.TempDir(), "a.cast"), "{\"version\": 2, \"width\": 80, \"height\": 24}\n[0, \"o\", \"hello\"]\n")
 		tab := open(t, c.link)
-		until(t, tab, `document.querySelectorAll("#processes tbody tr").length === 4`)
+		until(t, tab, `document.querySelectorAll("#processes tbody tr").length === 3`)
 		checkAccessible(t, tab, map[string]string{
-			"#/processes":                          `document.querySelectorAll("#processes tbody tr").length === 4`,
+			"#/processes":                          `document.querySelectorAll("#processes tbody tr").length === 3`,
 			"#/recordings/" + url.PathEscape(cast): `document.querySelector(".ap-player")`,
 			"#/process/default/build":              `document.querySelector(".lines")?.textContent.includes("error")`,
 			"#/process/default/build/usage":        `document.querySelectorAll(".plot polyline").length === 4`,
