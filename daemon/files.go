@@ -48,7 +48,7 @@ func (a *authenticator) admitFileURL(r *http.Request, on *httpConn, method, path
 	if on.unknown != nil {
 		return signed, caller, listen.Admission{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: on.unknown}
 	}
-	err := a.urlAttempts.VerifyURL(on.conn.RemoteAddr(), func() (err error) {
+	err := a.urlAttempts.Verify(on.conn.RemoteAddr(), func() (err error) {
 		signed, err = a.fileURLs.Verify(method, path, r.URL.Query(), time.Now())
 		return err
 	})

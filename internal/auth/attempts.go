@@ -136,10 +136,10 @@ func AuthenticatePeer[C any](
 	return caller, err
 }
 
-// VerifyURL calls verify for the signed URL that the peer at an address shows, and counts
-// invalid signatures; while the address has shown too many, it is not called. An expired
-// URL has a valid signature and does not count.
-func (a *Attempts) VerifyURL(from net.Addr, verify func() error) error {
+// Verify calls verify for what the peer at an address shows, a signed URL or the answer of
+// an OpenID provider, and counts invalid ones; while the address has shown too many, it is
+// not called. An expired URL has a valid signature and does not count.
+func (a *Attempts) Verify(from net.Addr, verify func() error) error {
 	addr := addrOf(from)
 	err := a.Check(addr)
 	if err == nil {

@@ -13,6 +13,9 @@ type Credentials struct {
 	Token string
 	// Certificates is the caller's verified certificate chain, its own first.
 	Certificates []*x509.Certificate
+	// Identities are who an OpenID provider says that the caller is, each as in
+	// oidc_identities of a table. They alone decide; nil if no provider was asked.
+	Identities []string
 	// Peer is the process at the other end of a unix socket, else nil.
 	Peer *Peer
 	// Loopback is whether the caller came by an unauthenticated TCP listener that

@@ -82,9 +82,9 @@ type Error struct {
 	Kind    Kind   // what went wrong
 	Subject string // what was to be identified
 	Err     error  // the cause; never nil
-	// ForCaller is the message for the caller, for [KindPeerRefused] and
-	// [KindTooManyConnections]: it names the user or the limit, the setting and
-	// the fix.
+	// ForCaller is the message for the caller, for [KindPeerRefused],
+	// [KindTooManyConnections] and what comes from an OpenID provider: it names the
+	// user or the limit, the setting and the fix.
 	ForCaller string
 	// Setting is the name of the limit, for [KindTooManyConnections], and Limit
 	// its value.

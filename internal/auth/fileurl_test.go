@@ -71,7 +71,7 @@ func TestFileURLKeys_ChangedURL_Rejected(t *testing.T) {
 }
 
 // A page with many expired URLs does not lock out an address.
-func TestAttempts_VerifyURL_CountsInvalidSignaturesOnly(t *testing.T) {
+func TestAttempts_Verify_CountsInvalidSignaturesOnly(t *testing.T) {
 	t.Parallel()
 	keys, now, from := fileURLKeys(t, ""), time.Now(), &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}
 	query := keys.Sign(auth.FileURL{Method: "GET", Path: "/f", Expires: now, Principal: "p"})
@@ -82,7 +82,7 @@ func TestAttempts_VerifyURL_CountsInvalidSignaturesOnly(t *testing.T) {
 	}{
 		{"/f", auth.KindTokenExpired}, {"/f", auth.KindTokenExpired}, {"/g", auth.KindTokenInvalid}, {"/f", auth.KindTooManyAttempts},
 	} {
-		err := attempts.VerifyURL(from, func() error {
+		err := attempts.Verify(from, func() error {
 			_, err := keys.Verify("GET", test.path, query, now)
 			return err
 		})

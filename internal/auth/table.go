@@ -49,6 +49,7 @@ const (
 	byUser        = "unix_users"
 	byLoopback    = "loopback"
 	bySubject     = "jwt_subjects"
+	byIdentity    = "oidc_identities"
 )
 
 // TableError means that a table of principals is invalid.
@@ -105,6 +106,7 @@ type principalTable struct {
 	UnixUsers    []string `toml:"unix_users"`
 	Loopback     bool     `toml:"loopback"`
 	JWTSubjects  []string `toml:"jwt_subjects"`
+	Identities   []string `toml:"oidc_identities"`
 	Allow        []string `toml:"allow"`
 	OnBehalfOf   []string `toml:"on_behalf_of"`
 	ActAs        []string `toml:"act_as_executors"`

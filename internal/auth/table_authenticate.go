@@ -43,6 +43,9 @@ func (t *Table) findEntry(c Credentials) (int, error) {
 		}
 		return 0, newError(KindNotListed, "caller", "the table no longer has principal %q", c.Known.Name)
 	}
+	if c.Identities != nil {
+		return t.findPerson(c.Identities)
+	}
 	certEntry := -1
 	if len(c.Certificates) > 0 {
 		var err error
@@ -131,11 +134,34 @@ func (t *Table) findCertificate(cert *x509.Certificate) (int, error) {
 	if now := t.now(); now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
 		return 0, newError(KindCertificateExpired, "bearer of a certificate", "it is valid from %v to %v", cert.NotBefore, cert.NotAfter)
 	}
+	return t.findOne("bearer of a certificate", certificateSelectors(cert))
+}
+
+// findPerson returns the entry of a person by the identities at an OpenID provider.
+func (t *Table) findPerson(identities []string) (int, error) {
+	const subject = "person at the OpenID provider"
+	var selectors []selector
+	for _, identity := range identities {
+		selectors = append(selectors, selector{byIdentity, identity})
+	}
+	i, err := t.findOne(subject, selectors)
+	if err == nil && i < 0 {
+		err = newError(KindNotListed, subject, "no principal has %.200q", identities)
+	}
+	if failed, ok := errors.AsType[*Error](err); ok {
+		failed.ForCaller = fmt.Sprintf("%v: the hub's operator has to list one of %.200q in oidc_identities of one principal", failed.Err, identities)
+	}
+	return i, err
+}
+
+// findOne returns the entry that has one of the selectors of a caller, or -1. It is an error
+// if several have.
+func (t *Table) findOne(subject string, selectors []selector) (int, error) {
 	found := -1
-	for _, s := range certificateSelectors(cert) {
+	for _, s := range selectors {
 		i, ok := t.bySelector[s]
 		if ok && found >= 0 && found != i {
-			return 0, newError(KindCredentialsDisagree, "bearer of a certificate", "it belongs to both %s and %s", t.entries[found].name, t.entries[i].name)
+			return 0, newError(KindCredentialsDisagree, subject, "it belongs to both %s and %s", t.entries[found].name, t.entries[i].name)
 		}
 		if ok {
 			found = i

@@ -50,6 +50,14 @@ func (r *tableReader) readCredentials(p principalTable) error {
 			return err
 		}
 	}
+	for _, identity := range p.Identities {
+		if kind, value, _ := strings.Cut(identity, ":"); value == "" || kind != "email" && kind != "sub" {
+			return r.entryError(p.Name, "write for example email:ann@example.org, or sub: and the subject at the OpenID provider", "oidc_identities has %q", identity)
+		}
+		if err := r.add(p.Name, selector{byIdentity, identity}); err != nil {
+			return err
+		}
+	}
 	if p.Loopback {
 		if err := r.add(p.Name, selector{byLoopback, "true"}); err != nil {
 			return err
@@ -57,7 +65,7 @@ func (r *tableReader) readCredentials(p principalTable) error {
 	}
 	// A principal that is only impersonated needs no credential.
 	if len(r.table.hashes)+len(r.table.bySelector) == before && len(p.OnBehalfOf) > 0 {
-		return r.entryError(p.Name, "add token_file, token_sha256, certificates, unix_users, loopback or jwt_subjects", "it has no credential, so it cannot act on behalf of others")
+		return r.entryError(p.Name, "add token_file, token_sha256, certificates, unix_users, loopback, jwt_subjects or oidc_identities", "it has no credential, so it cannot act on behalf of others")
 	}
 	return nil
 }
