@@ -28,6 +28,8 @@ var libraries = []library{
 	{path: "golang.org/x/net/websocket", why: "internal/wsconn is our websocket"},
 	{path: "os/exec", only: []string{"internal/process", "internal/sandbox", "client/execserver", "cmd/execwire/internal/console"}, why: "one package starts processes, so that none escapes its owner; client/execserver starts the command that is a connection, and the console the user's browser, never users' processes"},
 	{path: "github.com/nats-io", only: []string{"relay/rendezvous/presence"}, why: "NATS stays out of everything but the hub's binary"},
+	{path: "github.com/coreos/go-oidc", only: []string{"relay/hub"}, why: "sign-in at an OpenID provider stays out of everything but the hub's binary"},
+	{path: "golang.org/x/oauth2", only: []string{"relay/hub"}, why: "sign-in at an OpenID provider stays out of everything but the hub's binary"},
 	{path: "github.com/prometheus", only: []string{"daemon", "internal/metrics", "relay/hub"}, why: "packages count without Prometheus; one list has all metrics"},
 	{path: "log", exact: true, tests: true, why: "use log/slog"},
 }

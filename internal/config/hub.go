@@ -64,6 +64,12 @@ type Hub struct {
 	ConsoleSession Duration `name:"console_session_lifetime" reload:"no" default:"12h" unit:"duration" min:"1s" max:"8760h" help:"How long a browser stays signed in at the console. Sessions end with the hub, too."`
 	// ConsoleSessions limits the sessions of a principal.
 	ConsoleSessions Count `name:"console_sessions_per_principal" reload:"no" default:"32" unit:"sessions" min:"1" max:"10000" help:"Browsers of one principal that are signed in at the console at a time. A further one ends the oldest session."`
+	// ConsoleOIDCIssuer is the OpenID provider of the console.
+	ConsoleOIDCIssuer string `name:"console_oidc_issuer" reload:"no" default:"" unit:"text" help:"The issuer of an OpenID provider at which people sign in to the console, as https://HOST, or http:// on loopback; see docs/console.md. They need oidc_identities in the table of principals. Empty: tokens and client certificates only."`
+	// ConsoleOIDCClient is the console's client id there.
+	ConsoleOIDCClient string `name:"console_oidc_client_id" reload:"no" default:"" unit:"text" help:"The client id with which the console is registered there."`
+	// ConsoleOIDCSecret has the secret of that client.
+	ConsoleOIDCSecret string `name:"console_oidc_client_secret_file" reload:"no" default:"" unit:"path" choices:"/" help:"The secret of that client. Only the hub's user may be able to read it. Read at each sign-in. Empty: a public client."`
 
 	// Node is the name of the hub in a cluster.
 	Node string `name:"node" reload:"no" default:"" unit:"text" help:"The name of this hub among the nodes of its cluster. Empty: the host name."`
@@ -154,6 +160,7 @@ func (h *Hub) Validate() error {
 // value that depends on more than its type.
 func (h *Hub) contradictions() (problems []error) {
 	public, err := url.Parse(h.PublicURL)
+	issuer, issuerErr := url.Parse(h.ConsoleOIDCIssuer)
 	for _, problem := range []struct {
 		is  bool
 		err *Error
@@ -170,6 +177,12 @@ func (h *Hub) contradictions() (problems []error) {
 			invalid("public_url", h.PublicURL, "write for example https://hub.example.org")},
 		{h.PreviewDomain != "" && !isDomain(h.PreviewDomain),
 			invalid("preview_domain", h.PreviewDomain, "write a domain in lower case, without * and port, for example preview.example.org")},
+		{h.ConsoleOIDCIssuer != "" && (issuerErr != nil || !isHTTP(issuer) || !IsConfidential(issuer)),
+			invalid("console_oidc_issuer", h.ConsoleOIDCIssuer, "write for example https://accounts.example.org, or http:// on loopback")},
+		{(h.ConsoleOIDCIssuer == "") != (h.ConsoleOIDCClient == "") || h.ConsoleOIDCSecret != "" && h.ConsoleOIDCIssuer == "",
+			&Error{Setting: "console_oidc_issuer", Problem: "needs console_oidc_client_id, and that and console_oidc_client_secret_file need an issuer", Fix: "set both, or neither"}},
+		{h.ConsoleOIDCIssuer != "" && h.Principals == "",
+			&Error{Setting: "console_oidc_issuer", Problem: "needs principals_file", Fix: "write a table with oidc_identities"}},
 		{h.TotalQueue < h.Frame,
 			&Error{Setting: "queue_bytes_total", Problem: "is below frame_bytes", Fix: "raise it to at least " + h.Frame.String()}},
 		{h.StreamIdle < h.StreamGrace,
@@ -185,6 +198,13 @@ func (h *Hub) contradictions() (problems []error) {
 // isHTTP reports whether a URL is that of an HTTP server, without credentials and query.
 func isHTTP(u *url.URL) bool {
 	return (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+}
+
+// IsConfidential reports whether what is sent to a URL can be read by nobody else: by TLS, or
+// because it stays on this host.
+func IsConfidential(u *url.URL) bool {
+	address, err := netip.ParseAddr(u.Hostname())
+	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && address.IsLoopback())
 }
 
 var domain = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)

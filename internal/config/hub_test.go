@@ -62,6 +62,10 @@ func TestLoadHub_InvalidSettings_Fail(t *testing.T) {
 		{"no connections to an executor", "preview_connections_per_executor = 0", "preview_connections_per_executor is below 1"},
 		{"console", "console = \"yes\"", "console cannot be \"yes\": write on or off"},
 		{"no sessions", "console_sessions_per_principal = 0", "console_sessions_per_principal is below 1"},
+		{"issuer", "console_oidc_issuer = \"http://accounts.example.org\"\nconsole_oidc_client_id = \"x\"", "console_oidc_issuer cannot be \"http://accounts.example.org\""},
+		{"issuer without client", "console_oidc_issuer = \"http://127.0.0.1:1\"", "console_oidc_issuer needs console_oidc_client_id"},
+		{"secret without issuer", "console_oidc_client_secret_file = \"/a\"", "console_oidc_issuer needs console_oidc_client_id"},
+		{"issuer without table", "console_oidc_issuer = \"https://a.example.org\"\nconsole_oidc_client_id = \"x\"", "console_oidc_issuer needs principals_file"},
 		{"total", "frame_bytes = \"64MiB\"\nqueue_bytes_total = \"1MiB\"", "queue_bytes_total is below frame_bytes"},
 		{"idle", "stream_grace = \"1h\"", "stream_idle is below stream_grace"},
 	} {

@@ -29,14 +29,25 @@ const HubPrefix = "/console/"
 // Paths of the console of a hub, below its prefix.
 const (
 	hubSession    = "session"
+	hubOIDC       = "oidc"
 	hubExecutors  = "executors"
 	executorParts = "executor/"
 )
 
-// maxToken is the most that the body of a login may have.
-const maxToken = 8 << 10
+const (
+	// maxToken is the most that the body of a login may have.
+	maxToken = 8 << 10
+	// signInCookie has the secret of a sign-in at the OpenID provider. Its name is the same at
+	// each hub of a cluster, and after a restart.
+	signInCookie = "execwire-sign-in"
+	// signInTime is how long a user may take at the provider.
+	signInTime = 10 * time.Minute
+)
 
-// HubConfig configures a [Hub]. All of it is required.
+// IsProviderPath reports whether a request for a path is that of a sign-in at a provider.
+func IsProviderPath(path string) bool { return path == HubPrefix+hubOIDC }
+
+// HubConfig configures a [Hub]. All of it is required, except for Provider.
 type HubConfig struct {
 	// Lifetime is how long a browser stays signed in, and Sessions how many browsers of one
 	// principal are signed in at a time; a further one ends the oldest session.
@@ -49,6 +60,8 @@ type HubConfig struct {
 	// Login authenticates a request with a token, which may be empty, and returns the
 	// principal.
 	Login func(r *http.Request, token string) (principal string, err error)
+	// Provider is where people sign in without a token; nil if nowhere.
+	Provider *Provider
 	// Executors returns the list of the principal's executors, to be encoded as JSON.
 	Executors func(r *http.Request, principal string) (any, error)
 	// MayConnect returns why a principal may not connect to an executor now, or nil.
@@ -64,6 +77,18 @@ type HubConfig struct {
 	Reject func(w http.ResponseWriter, r *http.Request, executor string, err error)
 }
 
+// Provider is an OpenID provider. All of it is required.
+type Provider struct {
+	// Name is what people know it by.
+	Name string
+	// Begin returns the address at the provider to which a browser goes to sign in. The secret
+	// is random, and only that browser has it.
+	Begin func(r *http.Request, secret string) (url string, err error)
+	// Login returns the principal of the browser with that secret, which comes back with an
+	// answer of the provider.
+	Login func(r *http.Request, secret string, answer url.Values) (principal string, err error)
+}
+
 // HubError is why the console of a hub refuses a request.
 type HubError struct {
 	Status  int    // of HTTP
@@ -74,7 +99,7 @@ type HubError struct {
 func (e *HubError) Error() string { return e.Message }
 
 // Hub serves the page to the principals of a hub, and the page's calls to its executors. A
-// browser signs in by a token, which it exchanges for a cookie. Permissions are those that the
+// browser signs in by a token or at an OpenID provider, and gets a cookie. Permissions are those that the
 // principal has at each request. It is an http.Handler for the paths below [HubPrefix], may be
 // used concurrently, and must be closed.
 type Hub struct {
@@ -106,6 +131,7 @@ var (
 	errHubClosing    = errors.New("the hub is shutting down")
 	errLoginExpired  = errors.New("the session has expired")
 	errNotLoggedIn   = &HubError{Status: http.StatusUnauthorized, Code: "unauthorized", Message: "sign in at the console: this browser is not signed in, or its session has ended"}
+	errInvalidBody   = &HubError{Status: http.StatusBadRequest, Code: "invalid_token", Message: "the token, or the answer of the provider, is too long or malformed"}
 	errForeignOrigin = &HubError{Status: http.StatusForbidden, Code: "origin_refused", Message: "pages of other origins cannot use the console"}
 	errHubNotFound   = &HubError{Status: http.StatusNotFound, Code: "not_found", Message: "the console has no such path"}
 	errHubClosed     = &HubError{Status: http.StatusServiceUnavailable, Code: "shutting_down", Message: errHubClosing.Error() + ": try again"}
@@ -172,6 +198,8 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request, path string) (execut
 		return "", nil
 	case path == hubSession:
 		return "", h.serveSession(w, r)
+	case path == hubOIDC && h.config.Provider != nil:
+		return "", h.serveProvider(w, r)
 	}
 	login := h.find(r)
 	if login == nil {
@@ -229,19 +257,18 @@ func (h *Hub) serveSession(w http.ResponseWriter, r *http.Request) error {
 	case http.MethodPost:
 		token, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxToken))
 		if err != nil {
-			return &HubError{Status: http.StatusBadRequest, Code: "invalid_token", Message: "the token is too long"}
+			return errInvalidBody
 		}
 		principal, err := h.config.Login(r, strings.TrimSpace(string(token)))
 		if err != nil {
 			return err
 		}
-		h.setCookie(w, r, h.add(principal), int(h.config.Lifetime.Seconds()))
-		h.writeSession(w, principal)
+		h.signIn(w, r, principal)
 	case http.MethodDelete:
 		if login := h.find(r); login != nil {
 			h.drop(login)
 		}
-		h.setCookie(w, r, "", -1)
+		h.setCookie(w, r, h.name, "", -time.Second)
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		principal := ""
@@ -253,8 +280,51 @@ func (h *Hub) serveSession(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// serveProvider begins a sign-in at the provider by GET, which says where to go, and ends it by
+// POST of the query with which the provider sent the browser back to the page. Meanwhile the hub
+// keeps nothing of it: the browser has a secret, from which the provider's answer must derive.
+func (h *Hub) serveProvider(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		secret := newSecret()
+		to, err := h.config.Provider.Begin(r, secret)
+		if err == nil {
+			h.setCookie(w, r, signInCookie, secret, signInTime)
+			writeJSON(w, map[string]any{"url": to})
+		}
+		return err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxToken))
+	if err != nil {
+		return errInvalidBody
+	}
+	answer, err := url.ParseQuery(string(body))
+	if err != nil {
+		return errInvalidBody
+	}
+	secret := ""
+	if cookie, err := r.Cookie(h.cookieName(r, signInCookie)); err == nil {
+		secret = cookie.Value
+	}
+	h.setCookie(w, r, signInCookie, "", -time.Second) // it is for one answer
+	principal, err := h.config.Provider.Login(r, secret, answer)
+	if err == nil {
+		h.signIn(w, r, principal)
+	}
+	return err
+}
+
+// signIn responds with a new session.
+func (h *Hub) signIn(w http.ResponseWriter, r *http.Request, principal string) {
+	h.setCookie(w, r, h.name, h.add(principal), h.config.Lifetime)
+	h.writeSession(w, principal)
+}
+
 func (h *Hub) writeSession(w http.ResponseWriter, principal string) {
-	writeJSON(w, map[string]any{"hub": true, "principal": principal, "needs_token": h.config.NeedsToken})
+	provider := ""
+	if h.config.Provider != nil {
+		provider = h.config.Provider.Name
+	}
+	writeJSON(w, map[string]any{"hub": true, "principal": principal, "needs_token": h.config.NeedsToken, "provider": provider})
 }
 
 func writeJSON(w http.ResponseWriter, body any) {
@@ -263,17 +333,17 @@ func writeJSON(w http.ResponseWriter, body any) {
 	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
 
-// cookieName returns the name of the cookie. Browsers accept the secure one only from the host
-// itself, with TLS, so that the pages of previews cannot set it.
-func (h *Hub) cookieName(r *http.Request) string {
+// cookieName returns the whole name of a cookie. Browsers accept the secure one only from the
+// host itself, with TLS, so that the pages of previews cannot set it.
+func (h *Hub) cookieName(r *http.Request, name string) string {
 	if h.config.Secure(r) {
-		return "__Host-" + h.name
+		return "__Host-" + name
 	}
-	return h.name
+	return name
 }
 
-func (h *Hub) setCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
-	http.SetCookie(w, &http.Cookie{Name: h.cookieName(r), Value: value, Path: "/", MaxAge: maxAge,
+func (h *Hub) setCookie(w http.ResponseWriter, r *http.Request, name, value string, age time.Duration) {
+	http.SetCookie(w, &http.Cookie{Name: h.cookieName(r, name), Value: value, Path: "/", MaxAge: int(age.Seconds()),
 		HttpOnly: true, Secure: h.config.Secure(r), SameSite: http.SameSiteStrictMode})
 }
 
@@ -326,7 +396,7 @@ func (h *Hub) remove(login *hubLogin) {
 
 // find returns the session of a request; nil if there is none that is valid.
 func (h *Hub) find(r *http.Request) *hubLogin {
-	cookie, err := r.Cookie(h.cookieName(r))
+	cookie, err := r.Cookie(h.cookieName(r, h.name))
 	if err != nil {
 		return nil
 	}

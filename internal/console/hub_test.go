@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -129,7 +130,7 @@ func (h *hub) expectStatus(want int, method, path string, header ...string) stri
 
 func TestHub_Login_AllowsWhatThePrincipalMay(t *testing.T) {
 	h := newHub(t, nil)
-	if got := h.expectStatus(http.StatusOK, "GET", "/console/session"); got != `{"hub":true,"needs_token":true,"principal":""}`+"\n" {
+	if got := h.expectStatus(http.StatusOK, "GET", "/console/session"); got != `{"hub":true,"needs_token":true,"principal":"","provider":""}`+"\n" {
 		t.Errorf("without a session: %s", got)
 	}
 	h.expectStatus(http.StatusUnauthorized, "GET", "/console/executors")
@@ -287,5 +288,46 @@ func TestHub_SessionsExpire(t *testing.T) {
 	h.login("bob") // which removes it
 	if len(h.page.sessions) != 1 || len(h.page.byOwner) != 1 {
 		t.Errorf("the console keeps %d sessions", len(h.page.sessions))
+	}
+}
+
+// The secret of a sign-in at the provider stays in the browser that has begun, and is used once.
+func TestHub_Provider_SignsInTheBrowserThatHasBegun(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		var begun string
+		h := newHub(t, func(config *HubConfig) {
+			config.Secure = func(*http.Request) bool { return secure }
+			config.Provider = &Provider{
+				Name: "accounts.example.org",
+				Begin: func(_ *http.Request, secret string) (string, error) {
+					begun = secret
+					return "https://accounts.example.org/", nil
+				},
+				Login: func(_ *http.Request, secret string, answer url.Values) (string, error) {
+					if secret == "" || secret != begun {
+						return "", &HubError{Status: http.StatusUnauthorized, Message: "not begun"}
+					}
+					return answer.Get("code"), nil
+				},
+			}
+		})
+		h.expectStatus(http.StatusUnauthorized, "POST", "/console/oidc")
+		response, text := send(t, "GET", h.url+"/console/oidc", "")
+		if len(response.Cookies()) != 1 || text != "{\"url\":\"https://accounts.example.org/\"}\n" {
+			t.Fatalf("%s %v", text, response.Cookies())
+		}
+		cookie := response.Cookies()[0]
+		if want := map[bool]string{false: "execwire-sign-in", true: "__Host-execwire-sign-in"}[secure]; cookie.Name != want || cookie.Value != begun ||
+			cookie.Secure != secure || !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/" || cookie.MaxAge != 600 {
+			t.Errorf("the cookie is %v", cookie)
+		}
+		response, text = send(t, "POST", h.url+"/console/oidc", "code=ann", "Cookie", cookie.Name+"="+begun, "Origin", h.url)
+		if response.StatusCode != http.StatusOK || len(response.Cookies()) != 2 {
+			t.Fatalf("%d %s %v", response.StatusCode, text, response.Cookies())
+		}
+		if ended, session := response.Cookies()[0], response.Cookies()[1]; ended.Name != cookie.Name || ended.MaxAge >= 0 || session.MaxAge != 3600 ||
+			h.call("build-1", "Cookie", session.Name+"="+session.Value) != http.StatusOK {
+			t.Errorf("%v", response.Cookies())
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/console"
 	"github.com/execwire/execwire/relay/rendezvous"
 )
 
@@ -30,6 +31,8 @@ func auditedCaller(r *http.Request) audit.Caller {
 	switch {
 	case r.URL.Query().Has("sig"):
 		by.Credential = "signed-url"
+	case console.IsProviderPath(r.URL.Path):
+		by.Credential = "oidc"
 	case len(r.Header.Values("Authorization")) > 0:
 		by.Credential = "token"
 	case err != nil:

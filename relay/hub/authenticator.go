@@ -112,6 +112,29 @@ func (a *authenticator) authenticateCounting(r *http.Request, attempts *auth.Att
 	return member, info.Admit(member.Principal.Name)
 }
 
+// authenticateIdentity returns the caller of r by the identities that identify finds at an
+// OpenID provider. It is not called while the peer's address has too many failed attempts.
+func (a *authenticator) authenticateIdentity(r *http.Request, identify func() ([]string, error)) (auth.Member, error) {
+	conn, info, err := peerOf(r)
+	if err != nil {
+		return auth.Member{}, err
+	}
+	var shown auth.Credentials
+	err = a.attempts.Verify(conn.RemoteAddr(), func() (err error) {
+		shown.Identities, err = identify()
+		return err
+	})
+	var member auth.Member
+	if err == nil {
+		member, err = auth.AuthenticatePeer(a.attempts, conn.RemoteAddr(), nil, shown, a.principals.Member)
+	}
+	if err != nil {
+		a.metrics.notAuthenticated(err)
+		return auth.Member{}, err
+	}
+	return member, info.Admit(member.Principal.Name)
+}
+
 // recall returns the current permissions of a principal that a URL was issued to.
 func (a *authenticator) recall(r *http.Request, principal auth.Principal) (auth.Member, error) {
 	_, info, err := peerOf(r)

@@ -34,7 +34,7 @@ func (h *Hub) newConsole(router *rendezvous.Hub) *hubConsole {
 	c.page = console.NewHub(console.HubConfig{
 		Lifetime: duration(h.cfg.ConsoleSession), Sessions: int(h.cfg.ConsoleSessions), NeedsToken: h.authenticator.principals.HasTable(),
 		Secure: func(r *http.Request) bool { return r.TLS != nil || strings.HasPrefix(h.cfg.PublicURL, "https://") },
-		Login:  h.loginConsole,
+		Login:  h.loginConsole, Provider: h.openProvider(router.BaseURL),
 		Executors: func(r *http.Request, principal string) (any, error) {
 			member, err := h.authenticator.recall(r, auth.Principal{Name: principal})
 			if err != nil {
@@ -65,8 +65,13 @@ func (h *Hub) loginConsole(r *http.Request, token string) (principal string, err
 	if err != nil {
 		return "", err
 	}
+	return h.signIn(shown, member)
+}
+
+// signIn records that a browser signs in, and returns its principal.
+func (h *Hub) signIn(r *http.Request, member auth.Member) (principal string, err error) {
 	principal = member.Principal.Name
-	end, err := h.audit.Begin(shown, principal, &audit.Record{Action: "console.login"})
+	end, err := h.audit.Begin(r, principal, &audit.Record{Action: "console.login"})
 	if err != nil {
 		return "", err
 	}

@@ -90,6 +90,9 @@ func New(cfg config.Hub, opts Options) (*Hub, error) {
 			return nil, fmt.Errorf("failed to read url_key_file: %w", err)
 		}
 	}
+	if _, err := readClientSecret(cfg); err != nil {
+		return nil, err
+	}
 	if h.audit, err = openAudit(cfg, opts.Logger); err != nil {
 		return nil, err
 	}

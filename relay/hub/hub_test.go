@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -42,13 +43,19 @@ func start(t *testing.T, scheme string, change func(*config.Hub)) string {
 // startHub is start, and also returns the hub and its configuration.
 func startHub(t *testing.T, scheme string, change func(*config.Hub)) (*hub.Hub, config.Hub, string) {
 	t.Helper()
+	return startHubWith(t, scheme, nil, change)
+}
+
+// startHubWith is startHub with a logger.
+func startHubWith(t *testing.T, scheme string, logger *slog.Logger, change func(*config.Hub)) (*hub.Hub, config.Hub, string) {
+	t.Helper()
 	cfg := config.DefaultHub()
 	cfg.Listen = []string{scheme + "://127.0.0.1:0"}
 	if change != nil {
 		change(&cfg)
 	}
 	urls := make(chan string, 1)
-	h, err := hub.New(cfg, hub.Options{OnListen: func(url string) { urls <- url }})
+	h, err := hub.New(cfg, hub.Options{Logger: logger, OnListen: func(url string) { urls <- url }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,7 +115,7 @@ func (h *Hub) install(r *http.Request, route *executorRoute, id string, epoch ui
 	defer route.installMu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(r.Context(), presenceTimeout, errPresenceSlow)
 	defer cancel()
-	reg, err := h.registry.connect(ctx, id, epoch, h.baseURL(r))
+	reg, err := h.registry.connect(ctx, id, epoch, h.BaseURL(r))
 	if err != nil {
 		return nil, false, err
 	}

@@ -170,7 +170,7 @@ func (h *Hub) register(r *http.Request, id string, caller auth.Member) (map[stri
 	h.logger.Info("an executor registered", "executor", id, "principal", reg.principal, "peer", r.RemoteAddr, "epoch", epoch)
 	sig := h.signer.Sign(ticket{Role: roleExecutor, Executor: id, Epoch: epoch, Principal: reg.principal, Until: h.urlExpiry()})
 	query := url.Values{"role": {string(roleExecutor)}, "epoch": {strconv.FormatUint(epoch, 10)}, "sig": {sig}}
-	return map[string]any{"epoch": epoch, "url": websocketURL(h.baseURL(r), id, query)}, nil
+	return map[string]any{"epoch": epoch, "url": websocketURL(h.BaseURL(r), id, query)}, nil
 }
 
 // checkProfile rejects executors that ask for a security profile, since the hub
@@ -202,7 +202,7 @@ func (h *Hub) connect(r *http.Request, id string, caller auth.Member) (map[strin
 		}
 		return nil, err
 	}
-	base := h.baseURL(r)
+	base := h.BaseURL(r)
 	if record.Node != h.config.Node && record.URL != "" {
 		base = record.URL
 	}
@@ -251,8 +251,8 @@ func (h *Hub) findExecutor(ctx context.Context, id string) (Record, error) {
 // urlExpiry is when URLs issued now expire.
 func (h *Hub) urlExpiry() int64 { return h.shared.clock.now().Add(h.shared.limits.URLLifetime).Unix() }
 
-// baseURL is the URL of the hub as the client of r knows it.
-func (h *Hub) baseURL(r *http.Request) string {
+// BaseURL is the URL of the hub as the client of r knows it.
+func (h *Hub) BaseURL(r *http.Request) string {
 	switch {
 	case h.config.PublicURL != "":
 		return h.config.PublicURL

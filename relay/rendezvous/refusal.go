@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ const (
 	CodeUnauthorized    = "unauthorized"
 	CodeOriginRefused   = "origin_refused"
 	CodeConnectionLimit = "connection_limit"
+	CodeProviderFailed  = "provider_failed"
 )
 
 // Error codes of this package alone.
@@ -115,7 +117,7 @@ func refusalOf(err error) *Refusal {
 	case auth.KindTokenExpired:
 		return newRefusal(http.StatusUnauthorized, CodeUnauthorized, "expired bearer token")
 	}
-	return newRefusal(http.StatusUnauthorized, CodeUnauthorized, "invalid bearer token")
+	return newRefusal(http.StatusUnauthorized, CodeUnauthorized, "%s", cmp.Or(a.ForCaller, "invalid bearer token"))
 }
 
 // write writes the refusal as the response.

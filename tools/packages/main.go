@@ -36,7 +36,7 @@ const (
 )
 
 // maxBytes bounds the size of each program. The hub has an embedded NATS server.
-var maxBytes = map[string]int64{"execwire": 22e6, "execwire-hub": 23e6}
+var maxBytes = map[string]int64{"execwire": 22e6, "execwire-hub": 24e6}
 
 // target is a system that is built for, in the words of Go.
 type target struct{ os, arch string }

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { messageOf } from "./format.js";
 import { usePoll } from "./hooks.js";
-import { executorPage, executors, login, type Session } from "./session.js";
+import { executorPage, executors, leaveForProvider, login, type Session } from "./session.js";
 
 /** The table of the executors of a hub. */
 export function Executors() {
@@ -44,7 +44,7 @@ export function Executors() {
 }
 
 /** A form to sign in at a hub. The token is sent to the hub once, and not kept in the page. */
-export function Login({ problem, opened }: { problem: string; opened: (session: Session) => void }) {
+export function Login({ problem, provider, opened }: { problem: string; provider: string; opened: (session: Session) => void }) {
   const [shown, setShown] = useState(problem);
   const [busy, setBusy] = useState(false);
   return (
@@ -55,7 +55,7 @@ export function Login({ problem, opened }: { problem: string; opened: (session: 
           e.preventDefault();
           const form = e.currentTarget;
           setBusy(true);
-          login(String(new FormData(form).get("token") ?? "")).then((session) => {
+          login(String(new FormData(form).get("token") ?? ""), provider).then((session) => {
             form.reset();
             setShown(session.kind === "login" ? session.problem : "");
             if (session.kind !== "login") {
@@ -65,6 +65,7 @@ export function Login({ problem, opened }: { problem: string; opened: (session: 
         }}>
           <label>Token of your principal at the hub<input name="token" type="password" autocomplete="off" spellcheck={false} autofocus placeholder="empty: your client certificate" /></label>
           <button class="button main" disabled={busy}>Sign in</button>
+          {provider === "" ? null : <button type="button" id="provider" onClick={() => leaveForProvider().catch((error: unknown) => setShown(messageOf(error)))}>Sign in with {provider}</button>}
         </form>
         {shown === "" ? null : <p class="problem" role="alert">{shown}</p>}
       </section>

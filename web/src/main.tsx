@@ -133,7 +133,7 @@ function Page() {
   }
   const { session, server } = state;
   if (session.kind === "login") {
-    return <Login problem={session.problem} opened={(opened) => void show(opened).catch(failed)} />;
+    return <Login problem={session.problem} provider={session.provider} opened={(opened) => void show(opened).catch(failed)} />;
   }
   if (session.kind === "hub" && (session.executor === undefined || !server)) {
     return <HubApp principal={session.principal} />;

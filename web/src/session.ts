@@ -7,12 +7,14 @@ export class NoSession extends Error {}
 export type Session =
   | { readonly kind: "server" }
   | { readonly kind: "hub"; readonly principal: string; readonly executor: string | undefined }
-  | { readonly kind: "login"; readonly problem: string };
+  | { readonly kind: "login"; readonly problem: string; readonly provider: string };
 
 /** Where the page is, without a slash at the end: the page of a hub is below a path. */
 const base = location.pathname.replace(/\/[^/]*$/, "");
 /** The executor of a hub that the page shows. */
 const executor = new URLSearchParams(location.search).get("executor") ?? undefined;
+/** The query with which an OpenID provider has sent the browser back; empty if none has. */
+const answer = new URLSearchParams(location.search).has("state") ? location.search.slice(1) : "";
 /** Where the server of the page has its calls. */
 export const serverPath = executor === undefined ? base : `${base}/executor/${encodeURIComponent(executor)}`;
 
@@ -32,39 +34,53 @@ export function connectServer(): Promise<Client> {
  */
 export async function open(): Promise<Session> {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (token !== null) {
-    history.replaceState(null, "", `${location.pathname}${location.search}#/processes`);
+  if (token !== null || answer !== "") {
+    history.replaceState(null, "", `${location.pathname}${answer === "" ? location.search : ""}#/processes`);
   }
-  let answer = await fetch(`${base}/session`);
-  if (!answer.ok && token !== null) { // this browser has not opened the link before
-    answer = await fetch(`${base}/session`, { method: "POST", body: token });
+  let opened = await fetch(`${base}/session`);
+  if (!opened.ok && token !== null) { // this browser has not opened the link before
+    opened = await fetch(`${base}/session`, { method: "POST", body: token });
   }
-  if (!answer.ok) {
-    throw new NoSession(await answer.text());
+  if (!opened.ok) {
+    throw new NoSession(await opened.text());
   }
-  if (answer.status !== 200) {
+  if (opened.status !== 200) {
     return { kind: "server" };
   }
-  const hub = (await answer.json()) as HubSession;
-  if (hub.principal !== "") {
-    return { kind: "hub", principal: hub.principal, executor };
+  const { principal, needs_token, provider } = (await opened.json()) as HubSession;
+  if (principal !== "") {
+    return { kind: "hub", principal, executor };
   }
-  return hub.needs_token ? { kind: "login", problem: "" } : login("");
+  if (answer !== "") {
+    return login(answer, provider, "oidc");
+  }
+  return needs_token ? { kind: "login", problem: "", provider } : login("", provider);
 }
 
 /** What a hub says about the browser. */
 interface HubSession {
   readonly principal: string;
   readonly needs_token: boolean;
+  /** The OpenID provider at which people may sign in; empty if there is none. */
+  readonly provider: string;
 }
 
-/** Signs in at the hub. */
-export async function login(token: string): Promise<Session> {
-  const answer = await fetch(`${base}/session`, { method: "POST", body: token });
+/** Signs in at the hub, by a token or the answer of its provider. */
+export async function login(body: string, provider: string, path = "session"): Promise<Session> {
+  const answer = await fetch(`${base}/${path}`, { method: "POST", body });
   if (!answer.ok) {
-    return { kind: "login", problem: await hubProblem(answer) };
+    return { kind: "login", problem: await hubProblem(answer), provider };
   }
   return { kind: "hub", principal: ((await answer.json()) as HubSession).principal, executor };
+}
+
+/** Leaves the page for the provider of the hub, to sign in there. */
+export async function leaveForProvider(): Promise<void> {
+  const answer = await fetch(`${base}/oidc`);
+  if (!answer.ok) {
+    throw new Error(await hubProblem(answer));
+  }
+  location.assign(((await answer.json()) as { url: string }).url);
 }
 
 /** Signs out at the hub, which ends what the page does there. */
