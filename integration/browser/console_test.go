@@ -498,10 +498,10 @@ func TestConsole_IsAccessible(t *testing.T) {
 		})
 	})
 	t.Run("hub", func(t *testing.T) {
-		hub, tokens := newHubConsole(t)
+		hub, tokens := newHubConsole(t, "--console-oidc-issuer", "https://accounts.example.org", "--console-oidc-client-id", "console")
 		tab := open(t, hub+"/console/")
 		until(t, tab, `document.querySelector("input[name=token]")`)
-		checkAccessible(t, tab, map[string]string{"#": `document.querySelector("input[name=token]")`})
+		checkAccessible(t, tab, map[string]string{"#": `document.querySelector("#provider")`})
 		signIn(t, tab, tokens["ann"])
 		until(t, tab, `document.querySelector("#executors tbody tr")`)
 		checkAccessible(t, tab, map[string]string{"#": `document.querySelector("#executors tbody tr")`})
@@ -597,7 +597,7 @@ func (c *cutter) cut() {
 }
 
 // newHubConsole starts a hub with a table, its console, and an executor.
-func newHubConsole(t *testing.T) (hub string, tokens map[string]string) {
+func newHubConsole(t *testing.T, arguments ...string) (hub string, tokens map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
 	tokens = map[string]string{"ann": "", "bob": "", "fleet": ""}
@@ -606,9 +606,9 @@ func newHubConsole(t *testing.T) (hub string, tokens map[string]string) {
 		tokens[name] = name + "-has-a-token-that-is-long-enough-to-be-one"
 		write(t, filepath.Join(dir, name), tokens[name])
 		table += fmt.Sprintf("[[principal]]\nname = %q\ntoken_file = %q\n", name, filepath.Join(dir, name))
-		table += map[string]string{"ann": "connect_to_executors = [\"build-*\"]\n", "bob": "connect_to_executors = [\"other\"]\n", "fleet": "act_as_executors = [\"*\"]\n"}[name]
+		table += map[string]string{"ann": "oidc_identities = [\"email:ann@example.org\"]\nconnect_to_executors = [\"build-*\"]\n", "bob": "connect_to_executors = [\"other\"]\n", "fleet": "act_as_executors = [\"*\"]\n"}[name]
 	}
-	hub = start(t, nil, "execwire-hub", "--listen", "http://127.0.0.1:0", "--console", "--principals-file", write(t, filepath.Join(dir, "principals.toml"), table))
+	hub = start(t, nil, "execwire-hub", append(arguments, "--listen", "http://127.0.0.1:0", "--console", "--principals-file", write(t, filepath.Join(dir, "principals.toml"), table))...)
 	launch(t, exec.Command(filepath.Join(root, "bin/execwire"), "serve", "--until-stdin-closes", "--shutdown-grace-period", "0s", "--remote", hub,
 		"--executor-id", "build-1", "--executor-labels", "arch=amd64", "--remote-token-file", filepath.Join(dir, "fleet")))
 	deadline := time.Now().Add(patience)
