@@ -532,6 +532,28 @@ func TestOIDC_AProviderThatIsDown(t *testing.T) {
 	}
 }
 
+// A provider that does not answer delays those alone who sign in there, and not for ever.
+func TestOIDC_AProviderThatHangs(t *testing.T) {
+	hanging, asked := make(chan struct{}), make(chan struct{}, 1)
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-hanging
+	}))
+	defer silent.Close()
+	defer close(hanging)
+	p := startWithIssuer(t, func(cfg *config.Hub, _ *issuer) { cfg.ConsoleOIDCIssuer = silent.URL })
+	ended := make(chan string, 1)
+	go func() {
+		_, refused := p.begin()
+		ended <- refused
+	}()
+	<-asked
+	p.previewClient.signIn(agentToken)
+	if refused := <-ended; !strings.HasPrefix(refused, "502 provider_failed") {
+		t.Error(refused)
+	}
+}
+
 func TestOIDC_FailedAttemptsAreLimited(t *testing.T) {
 	p := startWithIssuer(t, func(cfg *config.Hub, i *issuer) {
 		cfg.FailedAttempts, cfg.FailedAttemptInterval = 1, config.Duration(time.Hour)
