@@ -213,8 +213,9 @@ func (r *Recorder) noteFailure(s Subject, err error) {
 		"recording_failure", r.opts.Failure, "error", err)
 }
 
-// begin starts the goroutine of a recording.
+// begin opens the reader of a recording and starts its goroutine.
 func (r *Recorder) begin(rec *Recording) {
+	rec.reader, rec.readErr = rec.process.Log().NewReader(rec.seq)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.active[rec] = struct{}{}

@@ -336,6 +336,24 @@ func TestOpen_RefusesADirectoryOfOthers(t *testing.T) {
 	}
 }
 
+// Readers that come after the start of a process do not take the reader of its recording.
+func TestBegin_HasItsReaderAtOnce(t *testing.T) {
+	r, dir := open(t, nil)
+	for range 50 {
+		p := newFake(eventlog.Limits{MaxReaders: 1})
+		begin(t, r, p)
+		if reader, err := p.log.NewReader(0); err == nil {
+			t.Error("a client has the reader of the recording")
+			reader.Close()
+		}
+		p.close()
+	}
+	r.Close()
+	if stats := r.Stats(); stats.Failed != 0 || len(files(t, dir)) != 50 {
+		t.Errorf("%+v of 50 recordings", stats)
+	}
+}
+
 // TestHold_GoesOn in this program or in another one, without a byte lost or written twice.
 func TestHold_GoesOn(t *testing.T) {
 	r, dir := open(t, nil)

@@ -27,6 +27,9 @@ type Recording struct {
 	ctx  context.Context
 	hold context.CancelCauseFunc // ends ctx
 	over chan struct{}           // closed when run has returned
+	// reader is that of the log, or readErr why there is none.
+	reader  *eventlog.Reader
+	readErr error
 
 	// Of the goroutine, and of others before and after it.
 	file    *os.File  // nil: it has ended
@@ -124,7 +127,8 @@ func (rec *Recording) Cancel() {
 	}
 }
 
-// Begin records the process until it has closed.
+// Begin records the process until it has closed. It has its reader of the event log when it
+// returns: called before others can find the process, no readers of theirs are in its place.
 func (rec *Recording) Begin(p Process) {
 	if rec == nil {
 		return
@@ -162,17 +166,16 @@ func (r *Recorder) forget(rec *Recording) {
 
 // record writes events. It returns nil when the process has closed.
 func (rec *Recording) record() error {
-	reader, err := rec.process.Log().NewReader(rec.seq)
-	if err != nil {
-		return err
+	if rec.readErr != nil {
+		return rec.readErr
 	}
-	defer reader.Close()
+	defer rec.reader.Close()
 	sizes := process.NewSizes(rec.process, rec.seq)
 	for {
 		if rec.ctx.Err() != nil {
 			return context.Cause(rec.ctx)
 		}
-		batch, err := reader.Next(rec.ctx, 0)
+		batch, err := rec.reader.Next(rec.ctx, 0)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
