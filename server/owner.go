@@ -27,16 +27,10 @@ func (s *processService) own(ctx context.Context, m ownRequest) (owner *session.
 		if err != nil {
 			return nil, false, err
 		}
-		recording, err := s.record(ctx, start)
-		if err != nil {
-			return nil, false, err
-		}
 		began := time.Now()
 		owner, created, err := start.session.StartOwned(ctx, start.id, start.digest, start.spec, start.options, optionalDuration(m.GetStart().GetGrace()))
 		if err == nil && created {
-			s.noteStart(ctx, began, owner.Process(), recording, true)
-		} else {
-			recording.Cancel()
+			s.noteStart(ctx, began, owner.Process())
 		}
 		return owner, !created, qualifyField(prefix, request.GetCommand(), err)
 	}

@@ -44,44 +44,43 @@ func (s *processService) start(ctx context.Context, req *execwirev1.StartProcess
 	if err != nil {
 		return nil, false, err
 	}
-	recording, err := s.record(ctx, start)
-	if err != nil {
-		return nil, false, err
-	}
 	began := time.Now()
 	p, created, err = start.session.Start(ctx, start.id, start.digest, start.spec, start.options)
-	s.noteStart(ctx, began, p, recording, err == nil && created)
+	if err == nil && created {
+		s.noteStart(ctx, began, p)
+	}
 	return p, created, qualifyField("", req.GetCommand(), err)
 }
 
-// noteStart logs, traces and records a process that was created.
-func (s *processService) noteStart(ctx context.Context, began time.Time, p *session.Process, recording *recorder.Recording, created bool) {
-	if !created {
-		recording.Cancel()
-		return
-	}
-	recording.Begin(p)
+// noteStart logs and traces a process that was created.
+func (s *processService) noteStart(ctx context.Context, began time.Time, p *session.Process) {
 	s.logStart(ctx, p)
 	s.server.traceProcess(ctx, began, p)
 }
 
-// record creates the recording of the process; nil: it is not recorded, or was started before.
-func (s *processService) record(ctx context.Context, start preparedStart) (*recorder.Recording, error) {
+// record makes the start record the process that it creates, if that is to be recorded.
+func (s *processService) record(ctx context.Context, start *preparedStart) {
 	caller, _ := ctx.Value(callerKey{}).(auth.Caller)
 	if !caller.Record || start.spec.Terminal == nil || s.server.cfg.Recorder == nil {
-		return nil, nil
+		return
 	}
-	if p, err := start.session.Process(start.id); err == nil && (!start.options.Replace || p.Digest() == start.digest) {
-		return nil, nil
-	}
-	recording, err := s.server.cfg.Recorder.Create(recorder.Subject{
+	subject := recorder.Subject{
 		Principal: caller.Principal.Name, Session: start.session.ID(), Process: start.id,
 		Program: truncate(cmp.Or(start.spec.Executable, start.spec.Argv[0]), maxNameBytes), Size: start.spec.Terminal.WithDefaults(),
-	})
-	if err != nil {
-		return nil, translation{codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_RECORDING_FAILED}.failure(err.Error()).status()
 	}
-	return recording, nil
+	start.options.Prepare = func() (func(*process.Process), error) {
+		recording, err := s.server.cfg.Recorder.Create(subject)
+		if err != nil {
+			return nil, translation{codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_RECORDING_FAILED}.failure(err.Error()).status()
+		}
+		return func(p *process.Process) {
+			if p == nil {
+				recording.Cancel()
+				return
+			}
+			recording.Begin(p)
+		}, nil
+	}
 }
 
 // logStart logs that a process was started, without its arguments, which can have secrets.
@@ -166,7 +165,9 @@ func (s *processService) prepare(ctx context.Context, prefix string, req *execwi
 		id = uuid.NewString()
 	}
 	options := session.StartOptions{Replace: req.GetReplaceClosed(), Keep: req.GetKeep().AsDuration()}
-	return preparedStart{session: sess, id: id, digest: digest, spec: spec, options: options}, nil
+	start := preparedStart{session: sess, id: id, digest: digest, spec: spec, options: options}
+	s.record(ctx, &start)
+	return start, nil
 }
 
 // checkRetry refuses to start what the server before this one may have started.

@@ -74,6 +74,10 @@ type StartOptions struct {
 	// was seen or not, but at least for [Config.ClosedRetention]. 0: as configured. It is
 	// for default sessions only, and at most [Config.MaxKeep].
 	Keep time.Duration
+	// Prepare, which may be nil, is called before a process is spawned, and not if one is found. Its
+	// error fails the start. What it returns is called with the process before others can find it, or
+	// with nil if it could not be spawned. Both may block; no lock is held.
+	Prepare func() (began func(*process.Process), err error)
 }
 
 // Start starts a process under an id, or returns the process that a start with the
@@ -123,7 +127,7 @@ func (s *Session) start(
 			return nil, nil, false, err
 		}
 		if created {
-			o, err := s.spawn(ctx, p, spec, grace)
+			o, err := s.spawn(ctx, p, spec, options.Prepare, grace)
 			if err == nil {
 				p.record()
 			}
@@ -234,9 +238,11 @@ func (s *Session) isFull(most int) bool {
 
 // spawn starts the claimed process, or removes the claim. Until the process has an
 // owner its log is held, so that nothing is evicted.
-func (s *Session) spawn(ctx context.Context, p *Process, spec process.Spec, grace *time.Duration) (*Ownership, error) {
+func (s *Session) spawn(
+	ctx context.Context, p *Process, spec process.Spec, prepare func() (func(*process.Process), error), grace *time.Duration,
+) (*Ownership, error) {
 	spec.Output.Held = grace != nil || s.lease != nil
-	running, err := s.registry.supervisor.Start(ctx, spec)
+	running, err := s.startPrepared(ctx, spec, prepare)
 	s.lock()
 	defer s.unlock()
 	s.changed = true
@@ -260,6 +266,20 @@ func (s *Session) spawn(ctx context.Context, p *Process, spec process.Spec, grac
 	}
 	go p.watchClosed()
 	return o, err
+}
+
+// startPrepared starts a process after prepare, which may be nil, and calls what that returned.
+func (s *Session) startPrepared(ctx context.Context, spec process.Spec, prepare func() (func(*process.Process), error)) (*process.Process, error) {
+	if prepare == nil {
+		return s.registry.supervisor.Start(ctx, spec)
+	}
+	began, err := prepare()
+	if err != nil {
+		return nil, err
+	}
+	running, err := s.registry.supervisor.Start(ctx, spec)
+	began(running)
+	return running, err
 }
 
 // failStart ends a start without a process. s.mu is held.

@@ -516,3 +516,55 @@ func TestWriteStdin_WriteIDs_OldestAreForgotten(t *testing.T) {
 		t.Errorf("%d bytes were written, want %d", got, want)
 	}
 }
+
+// Prepare comes before each process that is spawned, and before no other.
+func TestStart_Prepare_IsForSpawnedProcesses(t *testing.T) {
+	f := newFixture(t, unseenConfig(100))
+	prepared, failed := 0, 0
+	var began *process.Process
+	options := session.StartOptions{Prepare: func() (func(*process.Process), error) {
+		prepared++
+		return func(p *process.Process) {
+			if _, err := f.Process("p"); err == nil {
+				t.Error("the process can be found before it has begun")
+			}
+			if began = p; p == nil {
+				failed++
+			}
+		}, nil
+	}}
+	if _, _, err := f.Start(f.ctx, "p", session.Digest{1}, spec("/no/such/program"), options); err == nil || failed != 1 {
+		t.Errorf("a program that does not exist: %v, %d failures were reported", err, failed)
+	}
+	p, created, err := f.Start(f.ctx, "p", session.Digest{1}, spec("/bin/cat"), options)
+	if err != nil || !created || began != p.Process {
+		t.Fatalf("got %v, %v, %v", p, created, err)
+	}
+	if _, created, err := f.Start(f.ctx, "p", session.Digest{1}, spec("/bin/cat"), options); err != nil || created || prepared != 2 {
+		t.Errorf("a retry: %v, %v, prepared %d times", created, err, prepared)
+	}
+	refused := errors.New("refused")
+	options.Prepare = func() (func(*process.Process), error) { return nil, refused }
+	if _, _, err := f.Start(f.ctx, "q", session.Digest{1}, spec("/bin/cat"), options); !errors.Is(err, refused) {
+		t.Errorf("a start that cannot be prepared: %v", err)
+	}
+	old := f.startAndWaitClosed(t, "q")
+	options.Replace = true
+	if _, _, err := f.Start(f.ctx, "q", session.Digest{2}, spec("/bin/cat"), options); !errors.Is(err, refused) || must(t)(f.Process("q")) != old {
+		t.Errorf("a replacement that cannot be prepared: %v", err)
+	}
+}
+
+// A process has begun also if the stream that is to own it has ended meanwhile.
+func TestStartOwned_Prepare_StreamIsGone(t *testing.T) {
+	f := newFixture(t, session.Config{DefaultGrace: time.Hour})
+	ctx, cancel := context.WithCancel(f.ctx)
+	var began *process.Process
+	options := session.StartOptions{Prepare: func() (func(*process.Process), error) {
+		return func(p *process.Process) { began = p; cancel() }, nil
+	}}
+	_, _, err := f.StartOwned(ctx, "p", session.Digest{1}, spec("/bin/cat"), options, nil)
+	if p := must(t)(f.Process("p")); !errors.Is(err, context.Canceled) || began != p.Process {
+		t.Errorf("%v; %v has begun", err, began)
+	}
+}
