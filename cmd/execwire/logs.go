@@ -305,7 +305,7 @@ func addTimes(data []byte, at time.Time, inLine *bool) []byte {
 func gapWords(cause execwirev1.GapCause) string {
 	switch cause {
 	case execwirev1.GapCause_GAP_CAUSE_FILES_FULL:
-		return "they were evicted; the files of all processes have reached output_file_bytes_total"
+		return "they were evicted; the files of all processes have reached output_file_bytes_total, or a quarter of RLIMIT_NOFILE"
 	case execwirev1.GapCause_GAP_CAUSE_DISK_FULL:
 		return "they were evicted; the disk of the server is full"
 	case execwirev1.GapCause_GAP_CAUSE_WRITE_FAILED:

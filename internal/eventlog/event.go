@@ -97,7 +97,7 @@ type GapCause uint8
 const (
 	// Evicted is that of output beyond the limits of the log, in memory and in its file.
 	Evicted GapCause = iota
-	// FilesFull is that of output beyond the limit of all files.
+	// FilesFull is that of output beyond the limits of all files: their bytes and their number.
 	FilesFull
 	// DiskFull is that of output for which the file system had no space.
 	DiskFull

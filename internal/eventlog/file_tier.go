@@ -145,11 +145,10 @@ func (l *Log) offsetsAt(seq uint64) (offsets [streamEnd]uint64) {
 func (l *Log) writeFileBlock(block *fileBlock, data []byte) error {
 	t := &l.tier
 	if t.file == nil {
-		file, err := t.files.open()
+		file, err := t.files.create()
 		if err != nil {
 			return err
 		}
-		t.files.count(1, 0)
 		l.mu.Lock()
 		t.file = file
 		l.mu.Unlock()
@@ -266,7 +265,7 @@ func causeOf(err error) GapCause {
 	switch {
 	case err == nil, errors.Is(err, errFileSmall):
 		return Evicted
-	case errors.Is(err, errFilesFull):
+	case errors.Is(err, errFilesFull), errors.Is(err, errFilesMany):
 		return FilesFull
 	case errors.Is(err, errDiskFull), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return DiskFull

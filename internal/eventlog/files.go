@@ -3,6 +3,7 @@ package eventlog
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -10,14 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeShare is the part of a file system, 1/freeShare, that files of logs leave free.
-const freeShare = 20
+const (
+	// freeShare is the part of a file system, 1/freeShare, that files of logs leave free.
+	freeShare = 20
+	// descriptorShare is the part, 1/descriptorShare, of the descriptors that the program may have,
+	// which they may use: one each, until the record of a closed process is removed.
+	descriptorShare = 4
+)
 
 // Files are the files of logs, in one directory: their second tier. Each has at most one,
 // which has no name, so that it ends with the program. All methods may be called
-// concurrently, also of a nil Files, whose logs have no second tier.
+// concurrently. Logs of a nil Files have no second tier; of its methods, New, Restore and Stats
+// may be called.
 type Files struct {
 	directory string
+	most      int         // files
 	report    func(error) // nil: nothing is
 	// Of an open file; tests replace them.
 	writeAt func(f *os.File, data []byte, offset int64) (int, error)
@@ -46,9 +54,19 @@ type FilesStats struct {
 // NewFiles returns the files of a directory, which is created with mode 0700 when the
 // first is needed, if it does not exist. Without SetLimits there are none. report, which may
 // be nil, is called with why output could not be written, at the first time and after it
-// could be in between. NewFiles never blocks.
+// could be in between. The number of files is bounded by the limit of descriptors as it is now.
+// NewFiles never blocks.
 func NewFiles(directory string, report func(error)) *Files {
-	return &Files{directory: directory, report: report, writeAt: (*os.File).WriteAt, readAt: (*os.File).ReadAt}
+	return &Files{directory: directory, most: mostFiles(), report: report, writeAt: (*os.File).WriteAt, readAt: (*os.File).ReadAt}
+}
+
+// mostFiles returns how many files logs may have.
+func mostFiles() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0 // it does not fail
+	}
+	return int(min(limit.Cur/descriptorShare, math.MaxInt32))
 }
 
 // SetLimits sets the most bytes of one file and of all. Files that are larger remain, and do
@@ -87,8 +105,27 @@ func (f *Files) Check() error {
 
 var (
 	errFilesFull = errors.New("the files of all logs have reached output_file_bytes_total")
+	errFilesMany = fmt.Errorf("the files of all logs have reached 1/%d of RLIMIT_NOFILE", descriptorShare)
 	errDiskFull  = fmt.Errorf("the file system of output_directory has less than 1/%d free", freeShare)
 )
+
+// create returns a new file, which is counted, of a log.
+func (f *Files) create() (*os.File, error) {
+	f.mu.Lock()
+	full := f.stats.Open >= f.most
+	if !full {
+		f.stats.Open++
+	}
+	f.mu.Unlock()
+	if full {
+		return nil, errFilesMany
+	}
+	file, err := f.open()
+	if err != nil {
+		f.count(-1, 0)
+	}
+	return file, err
+}
 
 // open returns a new file without a name.
 func (f *Files) open() (*os.File, error) {

@@ -163,6 +163,38 @@ func TestFiles_Limit_DropsOldest(t *testing.T) {
 	}
 }
 
+// Each log with a file holds a descriptor. Beyond their number logs have none, until one is given back.
+func TestFiles_Number_IsBounded(t *testing.T) {
+	files := newFiles(t, 64<<20, 64<<20)
+	if files.most <= 0 {
+		t.Errorf("%d files are possible", files.most)
+	}
+	files.most = 2
+	var reported error
+	files.report = func(err error) { reported = err }
+	want := pattern(1 << 20)
+	logs := make([]*Log, 3)
+	for i := range logs {
+		logs[i] = discardAtEnd(t, files.New(Limits{RetainedBytes: 128 << 10}))
+		writeWaiting(t, logs[i].Writer(Stdout), want)
+	}
+	if s := files.Stats(); s.Open != 2 || reported != errFilesMany {
+		t.Errorf("%+v, and %v was reported", s, reported)
+	}
+	if got := readAvailable(t, logs[1], 0); len(got.gaps) > 0 || !bytes.Equal(got.data, want) {
+		t.Errorf("with a file: got %d bytes and the gaps %+v", len(got.data), got.gaps)
+	}
+	got := readAvailable(t, logs[2], 0)
+	if len(got.gaps) != 1 || got.gaps[0].Cause != FilesFull || got.gaps[0].Inexact || got.gaps[0].DroppedBytes+uint64(len(got.data)) != 1<<20 {
+		t.Errorf("without a file: got %d bytes and the gaps %+v", len(got.data), got.gaps)
+	}
+	logs[0].Discard()
+	writeWaiting(t, logs[2].Writer(Stdout), want)
+	if got := readAvailable(t, logs[2], 0); len(got.gaps) != 1 || len(got.data) < 1<<20 || files.Stats().Open != 2 {
+		t.Errorf("after a file was given back: got %d bytes and the gaps %+v", len(got.data), got.gaps)
+	}
+}
+
 func TestFiles_WriteFails_GapSaysWhy(t *testing.T) {
 	for failure, cause := range map[error]GapCause{syscall.EIO: WriteFailed, syscall.ENOSPC: DiskFull} {
 		t.Run(cause.String(), func(t *testing.T) {
