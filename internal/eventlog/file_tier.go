@@ -35,6 +35,13 @@ type fileTier struct {
 	next      position // after the latest event that was written or could not be
 	lost      GapCause // why the events before next are missing, if they are and were not evicted
 	discarded bool     // Discard was called
+	taken     taken    // of the latest block that was taken
+}
+
+// taken is what the next block begins with if it follows.
+type taken struct {
+	seq     uint64            // after the last event
+	offsets [streamEnd]uint64 // of each stream before seq
 }
 
 // active reports whether output goes to the file. Log.mu is held.
@@ -102,12 +109,16 @@ func (l *Log) takeFileBlock(buf []byte) (*fileBlock, []byte) {
 	if seq > l.tier.next.next {
 		l.tier.lost = Evicted // those before it were acknowledged
 	}
+	offsets := l.tier.taken.offsets
+	if seq != l.tier.taken.seq {
+		offsets = l.offsetsAt(seq)
+	}
 	for l.records.at(seq).kind != Output {
 		seq++ // there is output after it, or nothing would be due
 	}
 	block, most := new(fileBlock), l.limits.fileBlockBytes()
 	first := l.records.at(seq)
-	offsets, last := l.offsetsAt(seq), first.time
+	last := first.time
 	buf = block.begin(buf, seq, first, &offsets)
 	for ; seq < l.records.end; seq++ {
 		r := l.records.at(seq)
@@ -115,13 +126,15 @@ func (l *Log) takeFileBlock(buf []byte) (*fileBlock, []byte) {
 			break
 		}
 		buf = block.add(buf, r, last)
-		last = r.time
+		last, offsets[r.stream] = r.time, r.offset+uint64(r.n)
 	}
+	l.tier.taken = taken{seq, offsets}
 	block.size, block.cause = int64(len(buf)), l.tier.lost
 	return block, buf
 }
 
-// offsetsAt returns the offset of each stream before an event, which is in memory.
+// offsetsAt returns the offset of each stream before an event, which is in memory. It looks at all later
+// events if a stream has none among them.
 func (l *Log) offsetsAt(seq uint64) (offsets [streamEnd]uint64) {
 	found := 0
 	for id, s := range l.streams {
