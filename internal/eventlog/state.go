@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// State is the content of a log, from which [Restore] makes an equal one in another
+// State is the content of a log, from which [Files.Restore] makes an equal one in another
 // program. It does not include cursors.
 type State struct {
 	// Limits are those of the log. Held has no meaning.

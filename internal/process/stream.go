@@ -41,7 +41,7 @@ type stream struct {
 	// log.
 	mu           sync.Mutex
 	hadOutput    bool
-	windowFull   bool // in the last step
+	windowFull   bool // in the last step: the log had no space
 	pipeEnlarged bool // or that failed
 	ended        bool // at end of file, or closed
 	leaderExited bool // settle was called
@@ -56,7 +56,7 @@ type readResult uint8
 const (
 	readMore    readResult = iota // there may be more
 	readEmpty                     // nothing to read now
-	readBlocked                   // the window of the owner is used up
+	readBlocked                   // the log has no space now, see read
 	readEnded                     // the stream has ended
 )
 
@@ -102,10 +102,10 @@ func (s *stream) readStep(fd uintptr) readResult {
 		s.endLocked()
 		return readEnded
 	}
-	n, hasWindow, err := s.read(fd)
-	s.windowFull = !hasWindow
+	n, hasSpace, err := s.read(fd)
+	s.windowFull = !hasSpace
 	switch {
-	case !hasWindow:
+	case !hasSpace:
 		return readBlocked
 	case n > 0:
 		s.hadOutput = true
@@ -130,10 +130,11 @@ func (s *stream) readStep(fd uintptr) readResult {
 	return readEnded
 }
 
-// read moves one read(2) into the log, unless the window of the owner is used up. A stream without
+// read moves one read(2) into the log, unless that has no space: the window of the owner is used up, or
+// output has to be written to the file of the log first. A stream without
 // any output, as most are, is polled first, which needs no buffer. So is a terminal after the exit:
 // its end is signalled once, so detecting it must not depend on the window.
-func (s *stream) read(fd uintptr) (n int, hasWindow bool, err error) {
+func (s *stream) read(fd uintptr) (n int, hasSpace bool, err error) {
 	if !s.terminal && !s.hadOutput || s.terminal && s.leaderExited {
 		switch events := pollReadable(fd); {
 		case events == 0:
