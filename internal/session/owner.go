@@ -154,7 +154,8 @@ func (o *Ownership) Detached() bool {
 // attachment of the session gets a release. A nil grace is the default; more than the
 // maximum is kind [GraceTooLong]. ctx is that of the stream; the caller must call Lost
 // when it ends. If it has ended already, Own changes nothing: a client that is gone must
-// not displace a later one.
+// not displace a later one. If the record was removed, or a start replaces it, it is kind
+// [ProcessNotFound].
 func (p *Process) Own(ctx context.Context, afterSeq uint64, grace *time.Duration) (*Ownership, error) {
 	keep, err := p.session.registry.resolveGrace(p.id, grace)
 	if err != nil {
@@ -164,6 +165,9 @@ func (p *Process) Own(ctx context.Context, afterSeq uint64, grace *time.Duration
 	defer p.session.unlock()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+	if p.session.processes[p.id] != p {
+		return nil, &Error{Kind: ProcessNotFound, Subject: p.id}
 	}
 	return p.own(ctx, afterSeq, keep)
 }

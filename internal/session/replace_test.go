@@ -45,6 +45,20 @@ func TestStart_ReplacedRecordExpires_WhileReplacementFails(t *testing.T) {
 	until(t, f, "nothing is charged", func() bool { return f.registry.Totals().RetainedBytes == 0 })
 }
 
+// A client that has found a record does not become its owner while a start replaces it, after which the
+// record would be removed.
+func TestOwn_RecordIsReplaced_IsNotFound(t *testing.T) {
+	f := newFixture(t, unseenConfig(100))
+	old := f.startAndWaitClosed(t, "p")
+	fail := old.BeginReplace()
+	_, err := old.Own(f.ctx, 0, nil)
+	fail()
+	wantKind(t, err, session.ProcessNotFound)
+	if _, err := old.Own(f.ctx, 0, nil); err != nil {
+		t.Errorf("after the start has failed: %v", err)
+	}
+}
+
 func TestStart_ReplaceOwnedOrRunning_IsRefused(t *testing.T) {
 	f := newFixture(t, unseenConfig(100))
 	running := f.start(t, "running", "/bin/cat")
