@@ -19,6 +19,7 @@ import (
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/leakcheck"
 	"github.com/execwire/execwire/internal/sandbox"
+	"github.com/execwire/execwire/internal/screen"
 )
 
 // generations are supervisors of the same processes, one after another.
@@ -490,4 +491,27 @@ func isRaw(p *Process) (raw bool) {
 		return err
 	})
 	return raw
+}
+
+// Of the terminal of a process of an earlier server its size is known, and no screen, also after an upgrade.
+func TestRecover_Terminal_HasSizeAndNoScreen(t *testing.T) {
+	g := newGenerations(t, Config{})
+	size, output := WindowSize{Rows: 5, Cols: 7}, []byte("the end")
+	p, err := g.current.Recover(Spec{Argv: []string{"/bin/true"}, Terminal: &size}, 1, time.Now(), ExitRecord{Cause: CauseExited}, &eventlog.State{
+		Events: []eventlog.Event{{Seq: 1, Kind: eventlog.Output, Stream: eventlog.Terminal, Offset: 0, Data: output},
+			{Seq: 2, Kind: eventlog.Exited}, {Seq: 3, Kind: eventlog.Closed}},
+		Streams: []eventlog.StreamState{{Stream: eventlog.Terminal, Total: uint64(len(output))}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.processes = []*Process{p}
+	for range 3 {
+		p := g.processes[0]
+		wantKind(t, p.Screen(func(*screen.Screen, uint64) {}), ScreenUnavailable)
+		if p.WindowSize() != size {
+			t.Errorf("its size is %v", p.WindowSize())
+		}
+		g.replace()
+	}
 }

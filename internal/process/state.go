@@ -50,7 +50,7 @@ type ProcessState struct {
 	CgroupDirty bool // it is not to be reused
 	WindowSize  WindowSize
 	Screen      []byte   // output that shows what the terminal shows; nil: nothing
-	Resizes     []Resize // as Process.Resizes returns them
+	Resizes     []Resize // as Process.Resizes returns them, which is not empty if Recover has not made it
 
 	State     State      // never StateStarting
 	Exit      ExitRecord // valid from StateExited on
@@ -257,18 +257,23 @@ func Restore(config Config, state *SupervisorState) (*Supervisor, []*Process, er
 }
 
 // Recover returns a process that a program before this one has started and that has closed. Nothing
-// is known of it but what is given: of a terminal there is no screen, and whether it left descendants
-// is not verified.
+// is known of it but what is given, with the last size of its terminal in spec: there is no screen, and
+// whether it left descendants is not verified.
 func (s *Supervisor) Recover(spec Spec, pid int, startedAt time.Time, exit ExitRecord, log *eventlog.State) (*Process, error) {
-	p, err := s.restoreProcess(&ProcessState{
+	state := &ProcessState{
 		Root: RootState{PID: pid, Reaped: true, SessionEmpty: true, Ending: true},
 		Spec: spec, Log: log, State: StateClosed, Exit: exit, StartedAt: startedAt, Killed: true, Released: true,
-	})
-	if err != nil {
-		return nil, err
 	}
-	p.terminal = nil
-	return p, nil
+	if spec.Terminal != nil {
+		state.WindowSize = *spec.Terminal
+	}
+	return s.restoreProcess(state)
+}
+
+// hasTerminal reports whether something is known of the terminal of a process. Of one of [Supervisor.Recover]
+// nothing is but its size, also after a later Freeze.
+func (state *ProcessState) hasTerminal() bool {
+	return state.Spec.Terminal != nil && (state.State != StateClosed || len(state.Resizes) > 0 || len(state.Screen) > 0)
 }
 
 // restoreProcess returns the Process without starting anything.
@@ -339,7 +344,7 @@ func (p *Process) restoreFiles(saved *ProcessState, closed *os.File) error {
 			input = of.File
 		}
 	}
-	if p.spec.Terminal != nil {
+	if saved.hasTerminal() {
 		p.terminal = &terminal{master: input, size: p.windowSize, resizes: saved.Resizes}
 		if err := p.restoreScreen(saved.Screen); err != nil {
 			return err
