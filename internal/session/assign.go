@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"time"
 
 	"github.com/execwire/execwire/internal/eventlog"
 )
@@ -65,6 +66,7 @@ func (p *Process) settle() {
 		p.session.registry.countAtRest()
 	}
 	if p.session.processes[p.id] == p {
+		p.restAt = time.Now()
 		p.retain()
 	}
 	p.session.changed = true

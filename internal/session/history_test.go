@@ -178,6 +178,30 @@ func TestRecords_OfDetachedProcesses_FollowThem(t *testing.T) {
 	}
 }
 
+// The record of a process that closed under an earlier server is kept from its close, as others.
+func TestRecover_IsKeptFromItsClose(t *testing.T) {
+	f := newFixture(t, unseenConfig(10))
+	supervisor := process.NewSupervisor(process.Config{})
+	for id, c := range map[string]struct{ ago, keep time.Duration }{
+		"old": {time.Hour, 0}, "new": {time.Minute, 0}, "old, kept": {time.Hour, 2 * time.Hour}, "old, was kept": {2 * time.Hour, time.Hour},
+	} {
+		from := recovered(t, supervisor, id)
+		from.ClosedAt, from.Keep = from.ClosedAt.Add(-c.ago), c.keep
+		p, err := f.registry.Recover(from)
+		if err != nil || !p.ClosedAt().Equal(from.ClosedAt) {
+			t.Fatalf("%s: %v, %v", id, p, err)
+		}
+	}
+	var err error
+	if f.Session, err = f.registry.Open("tester", "", session.AccessOwner); err != nil {
+		t.Fatal(err)
+	}
+	f.untilRemoved(t, "old")
+	f.untilRemoved(t, "old, was kept")
+	must(t)(f.Process("new"))
+	must(t)(f.Process("old, kept"))
+}
+
 func TestRecover_TakenID_IsRefused(t *testing.T) {
 	supervisor := process.NewSupervisor(process.Config{})
 	registry := session.NewRegistry(supervisor, unseenConfig(10))

@@ -53,6 +53,14 @@ func (p *Process) Keep() time.Duration { return p.keep }
 // SessionID returns the id of its session.
 func (p *Process) SessionID() string { return p.session.id }
 
+// ClosedAt returns when it was noticed that the process has closed; zero: it was not. OnRecord
+// is called after that.
+func (p *Process) ClosedAt() time.Time {
+	p.session.mu.Lock()
+	defer p.session.mu.Unlock()
+	return p.closedAt
+}
+
 // Principal returns the name of the principal that owns its session.
 func (p *Process) Principal() string { return p.session.principal }
 

@@ -14,7 +14,8 @@ type Recovered struct {
 	// Digest and Keep are those of its start.
 	Digest Digest
 	Keep   time.Duration
-	// ClosedAt is when it has closed.
+	// ClosedAt is when it has closed. Its retention began then, also if no server ran
+	// since; there is at least [Config.ClosedRetention] left of it.
 	ClosedAt time.Time
 	// Process is the process, closed.
 	Process *process.Process
@@ -28,7 +29,7 @@ func (r *Registry) Recover(from Recovered) (*Process, error) {
 	p := &Process{
 		Process: from.Process, id: from.ID, session: s, digest: from.Digest, keep: from.Keep, recorded: r.cfg().OnRecord != nil,
 		started: make(chan struct{}), stdin: newStdin(),
-		assigned: true, closed: true, reported: true, wasAtRest: true, closedAt: from.ClosedAt,
+		assigned: true, closed: true, reported: true, wasAtRest: true, closedAt: from.ClosedAt, restAt: from.ClosedAt,
 	}
 	close(p.started)
 	if err := r.reserveOutput(p, p.heldBytes()); err != nil {

@@ -19,7 +19,7 @@ func (p *Process) Seen(principal string) {
 	}
 }
 
-// retain starts the retention of the record of a process at rest. session.mu is held.
+// retain starts the retention of the record of a process at rest, from restAt. session.mu is held.
 //
 // Only a default session has records that are kept for longer than ClosedRetention: a
 // leased one keeps a process until its end was acknowledged, and starts none with a time
@@ -28,8 +28,7 @@ func (p *Process) Seen(principal string) {
 func (p *Process) retain() {
 	cfg, budget := p.session.registry.cfg(), p.session.registry.budget
 	p.seen = p.seen || p.allAcknowledged()
-	p.restAt = time.Now()
-	retention := cfg.UnseenRetention
+	retention := time.Until(p.restAt.Add(cfg.UnseenRetention))
 	switch {
 	case p.session.over:
 		retention = 0
