@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -24,7 +23,7 @@ import (
 // *processHistory keeps none.
 type processHistory struct {
 	store   *history.Store
-	records map[string]*history.Record // of the server before, by name
+	records []history.Named // of the server before
 	logger  *slog.Logger
 }
 
@@ -39,12 +38,32 @@ func openHistory(cfg config.Config, logger *slog.Logger) (*processHistory, error
 	if cfg.StateDirectory == "" {
 		return nil, nil
 	}
-	store, records, err := history.Open(filepath.Join(cfg.StateDirectory, "processes"), int(cfg.RecordedProcesses), logger)
+	store, records, err := history.Open(historyDirectory(cfg), int(cfg.RecordedProcesses), logger)
 	if err != nil {
-		return nil, &config.Error{Setting: "state_directory", Problem: fmt.Sprintf("is %q, which cannot be used: %v", cfg.StateDirectory, err),
-			Fix: "name a directory that the user of the server can write"}
+		return nil, historyError(cfg, err)
 	}
 	return &processHistory{store: store, records: records, logger: logger}, nil
+}
+
+// checkHistory returns an error if openHistory would fail once this program has replaced that which uses
+// the directory.
+func checkHistory(cfg config.Config) error {
+	if cfg.StateDirectory == "" {
+		return nil
+	}
+	if err := history.Check(historyDirectory(cfg)); err != nil {
+		return historyError(cfg, err)
+	}
+	return nil
+}
+
+func historyDirectory(cfg config.Config) string {
+	return filepath.Join(cfg.StateDirectory, "processes")
+}
+
+func historyError(cfg config.Config, err error) error {
+	return &config.Error{Setting: "state_directory", Problem: fmt.Sprintf("is %q, which cannot be used: %v", cfg.StateDirectory, err),
+		Fix: "name a directory that the user of the server can write"}
 }
 
 func (h *processHistory) close() {
@@ -93,13 +112,14 @@ func recordOf(p *session.Process) *history.Record {
 		size := p.WindowSize()
 		record.Rows, record.Columns = size.Rows, size.Cols
 	}
-	if p.State() != process.StateClosed {
+	closedAt := p.ClosedAt()
+	if closedAt.IsZero() {
 		return record
 	}
 	exit, _ := p.Exit()
 	record.Exit = &history.Exit{
 		Code: exit.Code, Signal: int(exit.Signal), Cause: exit.Cause.String(), UserTime: exit.UserTime, SystemTime: exit.SystemTime,
-		WallTime: exit.WallTime, MaxRSSBytes: exit.MaxRSSBytes, ExitedAt: exit.ExitedAt.Round(0), ClosedAt: time.Now().Round(0), SandboxDenied: exit.SandboxDenied,
+		WallTime: exit.WallTime, MaxRSSBytes: exit.MaxRSSBytes, ExitedAt: exit.ExitedAt.Round(0), ClosedAt: closedAt.Round(0), SandboxDenied: exit.SandboxDenied,
 	}
 	stats := p.Log().Stats()
 	record.LastSeq = stats.LastSeq
@@ -125,7 +145,8 @@ func cutArguments(argv []string) []string {
 }
 
 // recover adds the records of the server before, unless that was an upgrade, in which the
-// processes themselves go on.
+// processes themselves go on. Of two with the same id the older one was replaced. One that cannot
+// be added keeps its file: it may be of a newer program, or there is no space for it.
 func (h *processHistory) recover(supervisor *process.Supervisor, sessions *session.Registry, cfg config.Config, upgraded bool) {
 	if h == nil {
 		return
@@ -137,10 +158,12 @@ func (h *processHistory) recover(supervisor *process.Supervisor, sessions *sessi
 	retention := func(r *history.Record) time.Duration {
 		return max(cmp.Or(r.Keep, time.Duration(cfg.UnseenRetention)), time.Duration(cfg.ClosedRetention))
 	}
-	names := slices.SortedFunc(maps.Keys(h.records), func(a, b string) int { return h.records[a].StartedAt.Compare(h.records[b].StartedAt) })
+	latest := make(map[[2]string]string) // names by principal and id
+	for _, record := range h.records {
+		latest[[2]string{record.Principal, record.ID}] = record.Name
+	}
 	restarted := 0
-	for _, name := range names {
-		record := h.records[name]
+	for _, record := range h.records {
 		ended := record.Exit != nil
 		if !ended {
 			now := time.Now().Round(0)
@@ -148,23 +171,22 @@ func (h *processHistory) recover(supervisor *process.Supervisor, sessions *sessi
 			record.LastSeq = 2
 			restarted++
 		}
-		if time.Since(record.Exit.ClosedAt) > retention(record) {
-			h.remove(name)
-			continue
-		}
-		if err := recoverRecord(supervisor, sessions, record); err != nil {
-			h.logger.Warn("a record of the server before is not used", "process", record.ID, "error", err)
-			h.remove(name)
+		if time.Since(record.Exit.ClosedAt) > retention(record.Record) || latest[[2]string{record.Principal, record.ID}] != record.Name {
+			h.remove(record.Name)
 			continue
 		}
 		if !ended {
-			if err := h.store.Put(name, record); err != nil {
+			if err := h.store.Put(record.Name, record.Record); err != nil {
 				h.logger.Warn("cannot write the record of a process", "process", record.ID, "error", err)
 			}
 		}
+		if err := recoverRecord(supervisor, sessions, record.Record); err != nil {
+			h.logger.Warn("a record of the server before is not used, and its file stays until its retention is over: a later server may use it",
+				"process", record.ID, "file", record.Name, "error", err)
+		}
 	}
-	if len(names) > 0 {
-		h.logger.Info("there are records of detached processes of the server before", "records", len(names), "ended_by_restart", restarted)
+	if len(h.records) > 0 {
+		h.logger.Info("there are records of detached processes of the server before", "records", len(h.records), "ended_by_restart", restarted)
 	}
 }
 

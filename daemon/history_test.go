@@ -185,6 +185,47 @@ func TestHistory_AfterShutdown_HasItsCause(t *testing.T) {
 	}
 }
 
+// A record that cannot be used harms nothing, and its file stays; a record that was replaced goes.
+func TestHistory_UnusableRecords_StayOrGo(t *testing.T) {
+	dir := t.TempDir()
+	before := openWithState(t, dir)
+	before.start(detachedStart("p", "echo out"))
+	untilRecords(t, dir, `"Cause":"exited"`, 1)
+	if err := before.daemon.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "processes", "*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	whole, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string][]string{
+		"damaged":  {`"Total":4`, `"Total":1`, `"ID":"p"`, `"ID":"damaged"`},
+		"newer":    {`"Cause":"exited"`, `"Cause":"unheard of"`, `"ID":"p"`, `"ID":"newer"`},
+		"replaced": {`"StartedAt":"20`, `"StartedAt":"19`, `"PID":`, `"PID":1`},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "processes", name+".json"), []byte(strings.NewReplacer(change...).Replace(string(whole))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		s := openWithState(t, dir)
+		list, err := s.processes.ListProcesses(s.ctx, &execwirev1.ListProcessesRequest{})
+		if err != nil || len(list.GetProcesses()) != 1 || list.GetProcesses()[0].GetStartTime().AsTime().Year() < 2000 {
+			t.Errorf("there are %v, %v", list, err)
+		}
+		untilRecords(t, dir, `"ID":"damaged"`, 1)
+		untilRecords(t, dir, `"ID":"newer"`, 1)
+		untilRecords(t, dir, `"ID":"p"`, 1)
+		if err := s.daemon.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestStateDirectory_Unusable_IsNamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -72,7 +72,7 @@ type Stream struct {
 	// ID is its number in package eventlog, and Total its bytes.
 	ID    uint8
 	Total uint64
-	// Head and Tail are its first and its last bytes, which may overlap.
+	// Head and Tail are its first and its last bytes, each at most Total; they may overlap.
 	Head, Tail []byte
 }
 
@@ -101,11 +101,18 @@ type Store struct {
 // entry is a record of which there is a file.
 type entry struct{ name, principal string }
 
+// Named is a record with the name of its file.
+type Named struct {
+	// Name is that of the file, without its suffix.
+	Name string
+	*Record
+}
+
 // Open opens the directory, which is created if it is missing, and returns its records by
-// name, in no order. Of each principal it keeps most records: for more the oldest are
+// the start of their processes, the oldest first. Of each principal it keeps most records: for more the oldest are
 // removed. A file that cannot be read is logged and left alone. It fails if the directory
 // cannot be used, or another server uses it.
-func Open(dir string, most int, logger *slog.Logger) (*Store, map[string]*Record, error) {
+func Open(dir string, most int, logger *slog.Logger) (*Store, []Named, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, err
 	}
@@ -129,14 +136,24 @@ func Open(dir string, most int, logger *slog.Logger) (*Store, map[string]*Record
 	return s, records, nil
 }
 
+// Check returns an error if the directory cannot be created or written. Another server may use it.
+func Check(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(dir, "*"+partSuffix)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
 // load reads all records, the oldest first.
-func (s *Store) load() (map[string]*Record, error) {
+func (s *Store) load() (records []Named, err error) {
 	files, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, err
 	}
-	records := make(map[string]*Record)
-	var order []entry
 	for _, file := range files {
 		name, isRecord := strings.CutSuffix(file.Name(), suffix)
 		switch {
@@ -148,18 +165,15 @@ func (s *Store) load() (map[string]*Record, error) {
 				s.logger.Warn("the record of a process is damaged and is not used: remove the file", "file", filepath.Join(s.dir, file.Name()), "error", err)
 				continue
 			}
-			records[name] = record
-			order = append(order, entry{name, record.Principal})
+			records = append(records, Named{name, record})
 		}
 	}
-	sortByStart(order, records)
-	for _, e := range order {
-		s.note(e)
-		for _, gone := range s.excess(e.principal) {
-			delete(records, gone)
-		}
+	slices.SortFunc(records, func(a, b Named) int { return a.StartedAt.Compare(b.StartedAt) })
+	for _, r := range records {
+		s.note(entry{r.Name, r.Principal})
+		s.excess(r.Principal)
 	}
-	return records, nil
+	return slices.DeleteFunc(records, func(r Named) bool { return s.names[r.Name] == nil }), nil
 }
 
 func (s *Store) read(file string) (*Record, error) {
@@ -181,6 +195,11 @@ func (s *Store) read(file string) (*Record, error) {
 	}
 	if record.ID == "" || len(record.Argv) == 0 || record.StartedAt.IsZero() {
 		return nil, errors.New("it has no id, arguments or time of the start")
+	}
+	for _, s := range record.Streams {
+		if s.Total < uint64(max(len(s.Head), len(s.Tail))) {
+			return nil, fmt.Errorf("its stream %d has %d bytes in all, and %d and %d at its ends", s.ID, s.Total, len(s.Head), len(s.Tail))
+		}
 	}
 	return record, nil
 }
@@ -217,8 +236,9 @@ func (s *Store) note(e entry) {
 	s.names[e.name] = s.of[e.principal].PushBack(&e)
 }
 
-// excess removes the oldest records that the principal has too many, and returns their names.
-func (s *Store) excess(principal string) (names []string) {
+// excess removes the oldest records that the principal has too many.
+func (s *Store) excess(principal string) {
+	var names []string
 	s.mu.Lock()
 	for own := s.of[principal]; own != nil && own.Len() > s.most; {
 		e := own.Front().Value.(*entry)
@@ -231,7 +251,6 @@ func (s *Store) excess(principal string) (names []string) {
 			s.logger.Warn("cannot remove the record of a process", "error", err)
 		}
 	}
-	return names
 }
 
 // forget removes an entry. mu is held.
@@ -266,9 +285,4 @@ func removeFile(path string) error {
 		return err
 	}
 	return nil
-}
-
-// sortByStart sorts entries by the start of their processes, the oldest first.
-func sortByStart(entries []entry, records map[string]*Record) {
-	slices.SortFunc(entries, func(a, b entry) int { return records[a.name].StartedAt.Compare(records[b.name].StartedAt) })
 }

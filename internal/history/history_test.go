@@ -18,7 +18,7 @@ func record(principal, id string, minute int) *Record {
 	return &Record{Principal: principal, ID: id, Argv: []string{"true"}, PID: 7, StartedAt: time.Date(2026, 11, 29, 8, minute, 0, 5, time.UTC)}
 }
 
-func open(t *testing.T, dir string, most int) (*Store, map[string]*Record, *bytes.Buffer) {
+func open(t *testing.T, dir string, most int) (*Store, []Named, *bytes.Buffer) {
 	t.Helper()
 	log := new(bytes.Buffer)
 	s, records, err := Open(dir, most, slog.New(slog.NewTextHandler(log, nil)))
@@ -59,7 +59,7 @@ func TestOpen_ReturnsWhatWasPut(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, records, log := open(t, dir, 10)
-	if want := map[string]*Record{"a": full, "c": record("other", "q", 3)}; !reflect.DeepEqual(records, want) || log.Len() > 0 {
+	if want := []Named{{"a", full}, {"c", record("other", "q", 3)}}; !reflect.DeepEqual(records, want) || log.Len() > 0 {
 		t.Errorf("the records are %v, and the log is %s", records, log)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
@@ -84,6 +84,8 @@ func TestOpen_DamagedFiles_AreSkippedAndLogged(t *testing.T) {
 	}
 	damaged := map[string][]byte{
 		"empty": nil, "cut": whole[:len(whole)/2], "binary": {0, 1, 2}, "other": []byte(`{"ID": 5}`), "nothing": []byte(`{}`),
+		"head":  bytes.Replace(whole, []byte(`"Streams":null`), []byte(`"Streams":[{"ID":1,"Total":1,"Head":"aGVhZA=="}]`), 1),
+		"tail":  bytes.Replace(whole, []byte(`"Streams":null`), []byte(`"Streams":[{"ID":1,"Total":1,"Tail":"dGFpbA=="}]`), 1),
 		"large": bytes.Repeat([]byte(" "), maxFileBytes+1),
 	}
 	for name, content := range damaged {
@@ -101,7 +103,7 @@ func TestOpen_DamagedFiles_AreSkippedAndLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, records, log := open(t, dir, 10)
-	if len(records) != 1 || records["whole"] == nil {
+	if len(records) != 1 || records[0].Name != "whole" {
 		t.Errorf("the records are %v", records)
 	}
 	if lines := strings.Count(log.String(), "damaged"); lines != len(damaged)+2 {
@@ -126,11 +128,10 @@ func TestPut_BeyondLimit_RemovesTheOldestOfThePrincipal(t *testing.T) {
 	for i := range 5 {
 		put(t, s, fmt.Sprint("p", i), record("tester", fmt.Sprint("p", i), i))
 	}
-	names := func(records map[string]*Record) (names []string) {
-		for name := range records {
-			names = append(names, name)
+	names := func(records []Named) (names []string) {
+		for _, r := range records {
+			names = append(names, r.Name)
 		}
-		slices.Sort(names)
 		return names
 	}
 	if err := s.Close(); err != nil {
