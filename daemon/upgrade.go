@@ -170,7 +170,10 @@ func CheckUpgrade(cfg Config, opts Options, file *os.File) error {
 		return err
 	}
 	sandboxes.Close()
-	return nil
+	if _, err := openRecorder(cfg, opts.Logger); err != nil { // it has nothing open
+		return err
+	}
+	return checkHistory(cfg)
 }
 
 // networkListeners returns the URLs of listeners that have a socket.

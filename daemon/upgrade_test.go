@@ -48,3 +48,39 @@ func TestUpgrade_FailsAndCannotServe_Stops(t *testing.T) {
 		t.Errorf("Serve: %v", err)
 	}
 }
+
+// A new program must be able to use the directories of its configuration, which this one may have locked.
+func TestCheckUpgrade_UnusableDirectory_IsNamed(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.Default()
+	cfg.Listen, cfg.StateDirectory, cfg.RecordingDirectory = []string{"off"}, filepath.Join(dir, "state"), filepath.Join(dir, "recordings")
+	d, err := New(cfg, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	check := func(change func(*Config)) error {
+		sample, err := handover.Seal(d.upgradeState(""), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := cfg
+		change(&next)
+		return CheckUpgrade(next, Options{}, sample)
+	}
+	if err := check(func(*Config) {}); err != nil {
+		t.Errorf("the same configuration: %v", err)
+	}
+	for setting, change := range map[string]func(*Config){
+		"state_directory":     func(next *Config) { next.StateDirectory = file },
+		"recording_directory": func(next *Config) { next.RecordingDirectory = file },
+	} {
+		if err := check(change); err == nil || !strings.Contains(err.Error(), setting) || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s is a file: %v", setting, err)
+		}
+	}
+}
