@@ -21,3 +21,6 @@ func (d *Daemon) Requests() int { return d.clients.handler.Connections() }
 
 // RetainedTotal returns how much output of all processes is retained.
 var RetainedTotal = retainedTotal
+
+// WaitingCalls are those that the alert rules leave out.
+var WaitingCalls = waitingCalls

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/execwire/execwire/daemon"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/metrics"
@@ -308,5 +309,16 @@ func (m *metered) transfer(path string, content []byte) {
 	}
 	if response, _ := m.exchange(http.MethodHead, "/v1/files"+path, bearerHeader(m.token), ""); response.StatusCode != http.StatusOK { // is no transfer
 		m.t.Fatal(response.Status)
+	}
+}
+
+// The alert of slow calls leaves out the calls that the console does.
+func TestAlerts_LeaveOutWaitingCalls(t *testing.T) {
+	rules, err := os.ReadFile("../deploy/monitoring/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{method!~".*/(` + strings.Join(daemon.WaitingCalls, "|") + `)"}`; !strings.Contains(string(rules), want) {
+		t.Errorf("no alert rule has %s", want)
 	}
 }
