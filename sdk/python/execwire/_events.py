@@ -61,7 +61,7 @@ class GapCause(enum.Enum):
 
     #: It was beyond the limits of the process or of this client, or its owner had acknowledged it.
     LIMIT = process_event_pb2.GAP_CAUSE_LIMIT
-    #: The files of all processes of the server had reached their limit.
+    #: The files of all processes of the server had reached their limit, in bytes or in number.
     FILES_FULL = process_event_pb2.GAP_CAUSE_FILES_FULL
     #: The file system of the server's output files had too little free space.
     DISK_FULL = process_event_pb2.GAP_CAUSE_DISK_FULL

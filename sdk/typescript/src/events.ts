@@ -27,7 +27,7 @@ export interface OutputEvent {
 export type GapCause =
   /** It was beyond the limits of the process, or its owner had acknowledged it. */
   | "limit"
-  /** The files of all processes of the server had reached their limit. */
+  /** The files of all processes of the server had reached their limit, in bytes or in number. */
   | "files_full"
   /** The file system of the server's output files had too little free space. */
   | "disk_full"

@@ -89,7 +89,8 @@ const (
 	// It was beyond the limits of the process, retained_output_bytes_per_process and
 	// output_file_bytes_per_process, or its owner had acknowledged it.
 	GapCause_GAP_CAUSE_LIMIT GapCause = 1
-	// The files of all processes had reached output_file_bytes_total.
+	// The files of all processes had reached output_file_bytes_total, or there were as many as
+	// the server has descriptors for.
 	GapCause_GAP_CAUSE_FILES_FULL GapCause = 2
 	// The file system of output_directory had too little free space.
 	GapCause_GAP_CAUSE_DISK_FULL GapCause = 3

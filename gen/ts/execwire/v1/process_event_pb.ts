@@ -462,7 +462,8 @@ export enum GapCause {
   LIMIT = 1,
 
   /**
-   * The files of all processes had reached output_file_bytes_total.
+   * The files of all processes had reached output_file_bytes_total, or there were as many as
+   * the server has descriptors for.
    *
    * @generated from enum value: GAP_CAUSE_FILES_FULL = 2;
    */
