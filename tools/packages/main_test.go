@@ -316,12 +316,16 @@ func inRoot(t *testing.T, script string) {
 	if os.Getuid() != 0 {
 		t.Fatal("this test installs packages in a root of its own, and has to run as root")
 	}
-	text := must(t, ".", []string{"FIRST=" + first, "LATER=" + later, "FIRST_VERSION=" + firstVersion, "LATER_VERSION=" + laterVersion, "GOARCH=" + runtime.GOARCH},
-		"unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "testdata/in-root", script)
+	text := must(t, ".", artefacts(), "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "testdata/in-root", script)
 	t.Log(text)
 	if !strings.HasSuffix(text, "\nall is well\n") {
 		t.Error("the script did not come to its end")
 	}
+}
+
+// artefacts tells scripts where the artefacts are.
+func artefacts() []string {
+	return []string{"FIRST=" + first, "LATER=" + later, "FIRST_VERSION=" + firstVersion, "LATER_VERSION=" + laterVersion, "GOARCH=" + runtime.GOARCH}
 }
 
 func TestDeb_InstallUpgradeRemove(t *testing.T) { inRoot(t, "deb") }
@@ -329,7 +333,7 @@ func TestRPM_InstallUpgradeRemove(t *testing.T) { inRoot(t, "rpm") }
 
 // TestSystemd boots systemd with the packages, and uses the units.
 func TestSystemd(t *testing.T) {
-	text := must(t, ".", []string{"FIRST=" + first, "GOARCH=" + runtime.GOARCH}, "sh", "testdata/boot")
+	text := must(t, ".", artefacts(), "sh", "testdata/boot")
 	t.Log(text)
 	if !strings.HasSuffix(text, "\nall is well\n") {
 		t.Error("the script did not come to its end")
