@@ -19,6 +19,7 @@ import type { InteractiveOptions } from "./interactive.js";
 import { type ListeningPort, type PortChange, ports, watchPorts } from "./ports.js";
 import { Process, type Terminated, terminate, type TerminateOptions } from "./process.js";
 import { wasUnsent } from "./link.js";
+import { recording, type RecordingOptions } from "./recording.js";
 import type { Rpc, Stubs } from "./rpc.js";
 import { startRetryTimeoutMs } from "./retry.js";
 import { Run } from "./run.js";
@@ -217,6 +218,15 @@ export class Client implements AsyncDisposable {
    */
   follow(id: string, options: InSession & { readonly afterSeq?: number } = {}): AsyncGenerator<ProcessEvent, void, undefined> {
     return follow(this.shared.rpc, named(id, options), options.afterSeq ?? 0, options.signal);
+  }
+
+  /**
+   * Records a process to its end, across lost connections, without owning or blocking it. Returns the lines of a
+   * recording in the format of asciinema, each with its newline: `await writeFile("build.cast", client.recording("build"))`.
+   * Where output is missing, a marker says how much. What was returned before an error is a recording that ends there.
+   */
+  recording(id: string, options: RecordingOptions = {}): AsyncGenerator<string, void, undefined> {
+    return recording(this.shared.rpc, named(id, options), options);
   }
 
   /**

@@ -32,6 +32,7 @@ export type { ConnectOptions } from "./options.js";
 export type { Path } from "./paths.js";
 export type { ListeningPort, PortChange } from "./ports.js";
 export { Process, type Terminated, type TerminateOptions } from "./process.js";
+export type { RecordingOptions } from "./recording.js";
 export type { Stubs } from "./rpc.js";
 export { sandbox, type SandboxOptions } from "./sandbox.js";
 export type { SignalName } from "./signals.js";

@@ -29,13 +29,14 @@ before(async () => {
   app.write("sync.ts", quoted("sync"));
   mkdirSync(join(app.folder, "project"));
   writeFileSync(join(app.folder, "project/hello.sh"), "echo hello\n");
+  app.write("recording.ts", quoted("recording"));
   app.write("browser.ts", quoted("browser"));
   const [, program] = /```ts\n([^]*?)```/.exec(readFileSync(join(root, "../../README.md"), "utf8")) ?? [];
   assert.ok(program, "README.md of the project has no program in TypeScript");
   const there = program.replace("tcp://127.0.0.1:7420", "local:").replaceAll("/tmp", app.folder);
   assert.notEqual(there, program);
   app.write("hello.ts", there);
-  const compiled = app.compile(["quick-start.ts", "ports.ts", "sync.ts", "browser.ts", "hello.ts"]);
+  const compiled = app.compile(["quick-start.ts", "ports.ts", "sync.ts", "recording.ts", "browser.ts", "hello.ts"]);
   assert.equal(compiled.status, 0, compiled.stdout);
 });
 
@@ -51,6 +52,12 @@ for (const [name, output] of [
     assert.equal(ran.stdout, output());
   });
 }
+
+test("the program recording writes a recording", () => {
+  const ran = app.run("recording.js");
+  assert.equal(ran.status, 0, ran.stderr);
+  assert.match(readFileSync(join(app.folder, "list.cast"), "utf8"), /^\{"version":2,[^]*\betc\b[^]*"m", "exit status 3"\]\n$/);
+});
 
 test("the program browser bundles, without modules of Node.js", () => {
   const bundler = join(root, "node_modules/.bin/esbuild");
