@@ -20,6 +20,7 @@ from ._forward import Forward
 from ._metadata import FileInfo, FileType
 from ._ports import Port, PortChange, Ports, PortWatch
 from ._process import Process, Terminated
+from ._recording import Recording
 from ._screen import ScreenWatch
 from ._transfer import Transferred
 from ._upload import Uploaded
@@ -115,6 +116,7 @@ __all__ = [
     "ProcessTimeoutError",
     "ProgramNotFoundError",
     "ProtocolError",
+    "Recording",
     "RestartedError",
     "Sandbox",
     "SandboxError",

@@ -36,6 +36,7 @@ from ._loop import refuse_in_loop
 from ._owner import OnLost, OnResumed, Owner
 from ._ports import Ports, PortWatch, list_ports
 from ._process import Input, Process, Terminated, graceful, terminate
+from ._recording import Recording
 from ._screen import ScreenWatch
 from ._tls import TLSFiles
 from ._transport import Transport
@@ -423,6 +424,27 @@ class Client:
         Evicted output is a Gap.
         """
         return Follow(self._transport, session_id, id, after_seq)
+
+    def recording(
+        self,
+        id: str,
+        *,
+        session_id: str = "",
+        version: int = 2,
+        live: bool = False,
+        title: str = "",
+    ) -> Recording:
+        """Iterates over the lines of a recording of a process in the format of asciinema, each
+        with its newline, until the process has closed: ``file.writelines(client.recording(id))``.
+
+        It neither owns nor blocks the process. Where output is missing, a marker says how much.
+
+        - ``version``: of the format, 2, which every player reads, or 3.
+        - ``live``: begins now, with what the terminal shows if there is one. Otherwise it
+          begins with the retained output, and its times with the first of that.
+        - ``title``: of the recording.
+        """
+        return Recording(self._transport, session_id, id, version, live, title)
 
     def read(
         self,

@@ -469,6 +469,23 @@ class Client:
             lambda: self._sync.follow(id, session_id=session_id, after_seq=after_seq)
         )
 
+    def recording(
+        self,
+        id: str,
+        *,
+        session_id: str = "",
+        version: int = 2,
+        live: bool = False,
+        title: str = "",
+    ) -> AsyncIterator[str]:
+        """Iterates over the lines of a recording; see execwire.Client.recording. ``live``
+        begins with the first one."""
+        return iterate(
+            lambda: self._sync.recording(
+                id, session_id=session_id, version=version, live=live, title=title
+            )
+        )
+
     async def screen(
         self, id: str, *, session_id: str = "", styles: bool = False
     ) -> process_service_pb2.Screen:
