@@ -64,7 +64,8 @@ func Write(ctx context.Context, c *client.Client, process client.ProcessRef, to 
 // errRetained ends a recording of what is retained.
 var errRetained = errors.New("all retained output was recorded")
 
-// writer writes events of a process.
+// writer writes events of a process. The SDKs for Python and TypeScript have the same rules: a change of
+// them is one of three places.
 type writer struct {
 	to     io.Writer
 	err    error // of to; nothing is written after it
