@@ -189,7 +189,7 @@ function Preview({ path, entry, close, rename, remove }: { path: string; entry: 
         <button class="quiet" onClick={close} aria-label="Close">✕</button>
       </div>
       {problem === "" ? null : <p class="note">{problem}</p>}
-      {isRecording(path) ? <Recording path={path} /> : null}
+      {isRecording(path) ? <Recording key={path} read={(signal) => client.files.download(path, { signal })} /> : null}
       {image === "" ? null : <img src={image} alt={entry.path} />}
       {text === undefined ? null : <pre tabIndex={0}>{text}</pre>}
       {text !== undefined && length > previewBytes ? <p class="note">The first {size(previewBytes)} of {size(length)}.</p> : null}

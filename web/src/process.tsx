@@ -5,6 +5,7 @@ import { commandLine, duration, messageOf, shownTime, size, timeOf } from "./for
 import { useClient, usePoll } from "./hooks.js";
 import { Output } from "./output.js";
 import { age, stateOf } from "./processes.js";
+import { Recording } from "./recordings.js";
 import { Terminal } from "./terminal.js";
 import { UsagePlots, useUsage } from "./usage.js";
 
@@ -25,7 +26,7 @@ const groups: readonly (readonly [string, readonly number[]])[] = [
   ["Real-time", Array.from({ length: lastRealTime - firstRealTime + 1 }, (_, i) => firstRealTime + i)],
 ];
 
-const tabs = { output: "Output", usage: "Usage", details: "Details" } as const;
+const tabs = { output: "Output", play: "Play", usage: "Usage", details: "Details" } as const;
 
 /** The page of one process. */
 export function ProcessPage({ id, sessionId, tab: first }: { id: string; sessionId: string; tab: string }) {
@@ -52,6 +53,7 @@ export function ProcessPage({ id, sessionId, tab: first }: { id: string; session
     return <p class="note">Loading…</p>;
   }
   const state = stateOf(process);
+  const hasOutput = process.lastSeq > (ended ? 2n : 0n); // an end is two events
   return (
     <section class="page process">
       <div class="bar">
@@ -62,7 +64,7 @@ export function ProcessPage({ id, sessionId, tab: first }: { id: string; session
       </div>
       <div class="bar small">
         <div role="tablist" class="tabs">
-          {(Object.keys(tabs) as (keyof typeof tabs)[]).map((name) => (
+          {(Object.keys(tabs) as (keyof typeof tabs)[]).filter((name) => name !== "play" || hasOutput).map((name) => (
             <button key={name} role="tab" aria-selected={tab === name} onClick={() => setTab(name)}>{name === "output" && process.hasTerminal ? "Terminal" : tabs[name]}</button>
           ))}
         </div>
@@ -91,7 +93,8 @@ export function ProcessPage({ id, sessionId, tab: first }: { id: string; session
       {answer === "" ? null : <p class="answer" role="status">{answer}</p>}
       {error ? <p class="problem" role="alert">{messageOf(error)}</p> : null}
       {port ? <PortHelp port={port} sessionId={sessionId} /> : null}
-      {tab === "details" ? <Details process={process} /> : tab === "usage" ? <UsagePlots usage={usage} running={running} /> : process.hasTerminal
+      {tab === "details" ? <Details process={process} /> : tab === "usage" ? <UsagePlots usage={usage} running={running} />
+        : tab === "play" ? <Recording key={id} autoPlay read={(signal) => client.recording(id, { sessionId, signal, retained: true })} /> : process.hasTerminal
         ? <Terminal id={id} sessionId={sessionId} ended={ended} /> : <Output id={id} sessionId={sessionId} />}
     </section>
   );

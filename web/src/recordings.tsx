@@ -27,22 +27,25 @@ function isKnownVersion(content: string): boolean {
   }
 }
 
-/** A recording of the server, played from its beginning or from where somebody goes. */
-export function Recording({ path, ready }: { path: string; ready?: (player: Player | undefined) => void }) {
-  const client = useClient();
+/** A recording, played from its beginning or from where somebody goes. It is read once: another one needs another key. */
+export function Recording({ read, autoPlay = false, ready }: {
+  read: (signal: AbortSignal) => AsyncIterable<Uint8Array | string>;
+  autoPlay?: boolean;
+  ready?: (player: Player | undefined) => void;
+}) {
   const place = useRef<HTMLDivElement>(null);
   const [problem, setProblem] = useState("");
   useEffect(() => {
     const stop = new AbortController();
     let player: Player | undefined;
     void (async () => {
-      const pieces: Uint8Array[] = [];
+      const pieces: (Uint8Array | string)[] = [];
       let bytes = 0;
-      for await (const piece of client.files.download(path, { signal: stop.signal })) {
+      for await (const piece of read(stop.signal)) {
         pieces.push(piece);
         bytes += piece.length;
         if (bytes > maxBytes) {
-          throw new Error(`it has more than ${size(maxBytes)}: download it, and play it with execwire play`);
+          throw new Error(`it has more than ${size(maxBytes)}: play it with execwire play`);
         }
       }
       const content = await new Blob(pieces as BlobPart[]).text();
@@ -52,7 +55,7 @@ export function Recording({ path, ready }: { path: string; ready?: (player: Play
       if (!isKnownVersion(content)) {
         throw new Error("This is no recording in version 2 or 3 of the format of asciinema.");
       }
-      player = create({ data: content }, place.current, { fit: "both", preload: true, terminalFontFamily: "var(--mono)" });
+      player = create({ data: content }, place.current, { autoPlay, fit: "both", preload: true, terminalFontFamily: "var(--mono)" });
       ready?.(player);
     })().catch((e: unknown) => stop.signal.aborted || setProblem(messageOf(e)));
     return () => {
@@ -60,7 +63,7 @@ export function Recording({ path, ready }: { path: string; ready?: (player: Play
       ready?.(undefined);
       player?.dispose();
     };
-  }, [path]);
+  }, []);
   return (
     <div class="recording">
       {problem === "" ? null : <p class="problem" role="alert">{problem}</p>}
@@ -71,6 +74,7 @@ export function Recording({ path, ready }: { path: string; ready?: (player: Play
 
 /** One recording, or two beside each other, which are played together. */
 export function Recordings({ paths }: { paths: readonly [string, string?] }) {
+  const client = useClient();
   const [first, second] = paths;
   const players = useRef(new Map<string, Player>());
   const [problem, setProblem] = useState("");
@@ -102,7 +106,7 @@ export function Recordings({ paths }: { paths: readonly [string, string?] }) {
         {shown.map((path, i) => (
           <figure key={`${i} ${path}`} class="recordings">
             <figcaption><code>{path}</code></figcaption>
-            <Recording path={path} ready={(player) => (player ? players.current.set(`${i}`, player) : players.current.delete(`${i}`))} />
+            <Recording read={(signal) => client.files.download(path, { signal })} ready={(player) => (player ? players.current.set(`${i}`, player) : players.current.delete(`${i}`))} />
           </figure>
         ))}
       </div>

@@ -4,7 +4,7 @@ import { EventTracker } from "./events.js";
 import type { Exit } from "./exit.js";
 import { observe } from "./follow.js";
 import { OutputStream, type ProcessEvent as Message } from "./gen/execwire/v1/process_event_pb.js";
-import type { Process } from "./gen/execwire/v1/process_pb.js";
+import { type Process, ProcessState } from "./gen/execwire/v1/process_pb.js";
 import type { GetScreenResponse } from "./gen/execwire/v1/process_service_pb.js";
 import type { Rpc } from "./rpc.js";
 
@@ -19,6 +19,8 @@ export interface RecordingOptions {
    * times with the first of that.
    */
   readonly live?: boolean;
+  /** Ends with the last output that the process has written by now. @internal */
+  readonly retained?: boolean;
   /** The title. */
   readonly title?: string;
   /** Ends the recording. */
@@ -49,17 +51,21 @@ export async function* recording(
   yield* writer.taken();
   const tracker = new EventTracker(named.processId, afterSeq);
   const take = (message: Message): Message | undefined => (message.event.case === "resized" || tracker.take(message) ? message : undefined);
+  const last = options.retained && process?.state !== ProcessState.CLOSED ? Number(process?.lastSeq) : Infinity;
   try {
-    for await (const message of observe(rpc, { ...named, resizes: true }, tracker, take, signal)) {
+    for await (const message of last > afterSeq ? observe(rpc, { ...named, resizes: true }, tracker, take, signal) : []) {
       writer.event(message);
       yield* writer.taken();
+      if (tracker.last >= last) {
+        break;
+      }
     }
   } catch (error) {
     writer.end();
     yield* writer.taken(); // what there is by now is a recording, too
     throw error;
   }
-  writer.end(tracker.exit);
+  writer.end(tracker.last < last ? tracker.exit : undefined);
   yield* writer.taken();
 }
 

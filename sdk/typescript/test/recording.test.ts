@@ -114,6 +114,22 @@ test("a live recording of pipes begins with later output", async (t) => {
   assert.deepEqual(events.map((event) => event[2]), ["after\r\n", "exit status 0"]);
 });
 
+test("a recording of what is retained ends while the process runs", async (t) => {
+  const { c, url } = await server(t);
+  await using p = await c.start(["sh", "-c", "read a; printf 'one\\342'; read a; echo two"], { terminal: { rows: 10, columns: 40 } });
+  assert.deepEqual(parse(await all(c.recording(p.id, { retained: true }))).events, []);
+  await p.write("\n");
+  await p.waitFor({ pattern: "one" });
+  const args = ["logs", "--server", url, "--cast", p.id];
+  const { events } = parse(await all(c.recording(p.id, { retained: true })));
+  assert.deepEqual(events, parse(execFileSync(binary, args, { encoding: "utf8" }).match(/.*\n/g) ?? []).events);
+  assert.equal(having(events, "o").join(""), "\r\none\uFFFD");
+  assert.equal(having(events, "m").length, 0);
+  await p.write("\n");
+  await p.wait();
+  assert.deepEqual(parse(await all(c.recording(p.id, { retained: true }))).events.at(-1)?.[2], "exit status 0");
+});
+
 test("a recording continues over lost connections", async (t) => {
   const { url } = await serve(t);
   const proxy = await Proxy.start(t, url);
