@@ -27,7 +27,8 @@ const (
 
 // Writer writes a recording. Each event is one write of a whole line. It is for one goroutine.
 // After an error of a write it must not be used any more. The SDKs for Python and TypeScript have
-// their own, which must write the same: their tests compare it with that of the command.
+// their own, _recording.py and recording.ts, which must write the same: their tests compare it with that
+// of the command.
 type Writer struct {
 	to      io.Writer
 	version int
