@@ -375,6 +375,13 @@ func TestConsole_Recordings(t *testing.T) {
 	screenshot(t, tab, "console-recordings")
 	call[bool](t, tab, `async () => { [...document.querySelectorAll("button")].find((b) => b.textContent === "Both to the beginning").click(); return true }`)
 	until(t, tab, `!`+shown(0)+`.includes("end of") && !`+shown(1)+`.includes("end of")`)
+	// What a process has written until now, while it runs.
+	execwire(t, "run", "--server", c.server, "--detach", "--id", "playing", "-t", "--", "sh", "-c", `printf "\033[32mplayed\033[0m\n"; cat`)
+	execwire(t, "wait", "--server", c.server, "--pattern", "played", "playing")
+	show(t, tab, "#/process/default/playing")
+	until(t, tab, `[...document.querySelectorAll("[role=tab]")].some((b) => b.textContent === "Play")`)
+	call[bool](t, tab, `async () => { [...document.querySelectorAll("[role=tab]")].find((b) => b.textContent === "Play").click(); return true }`)
+	until(t, tab, `document.querySelector(".process .ap-player")?.textContent.includes("played")`)
 }
 
 // A process that prints markup, escape sequences and a line of 10 MB changes nothing but its output.
