@@ -117,6 +117,12 @@ export function Terminal({ id, sessionId, ended }: { id: string; sessionId: stri
     };
     // A terminal answers requests of the program. Requests in earlier output were answered then.
     let live = false;
+    let early = ""; // keys that were pressed before
+    terminal.onKey(({ key }) => {
+      if (!live) {
+        early += key;
+      }
+    });
     terminal.onData((data) => {
       if (live && document.activeElement === terminal.textarea) {
         resize();
@@ -145,6 +151,11 @@ export function Terminal({ id, sessionId, ended }: { id: string; sessionId: stri
           const paint = async () => {
             await show(repaint);
             live = true;
+            if (early !== "") {
+              resize();
+              keyboard.type(new TextEncoder().encode(early));
+              early = "";
+            }
           };
           if (painted) {
             await paint();
