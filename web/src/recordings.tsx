@@ -20,7 +20,7 @@ export function recordingsPlace(...paths: readonly string[]): string {
 /** Reports whether the first line is that of a recording: the player shows a picture where it is not, and does not say why. */
 function isKnownVersion(content: string): boolean {
   try {
-    const { version } = JSON.parse(content.slice(0, content.indexOf("\n"))) as { version?: unknown };
+    const { version } = JSON.parse(content.split("\n", 1)[0] ?? "") as { version?: unknown };
     return version === 2 || version === 3;
   } catch {
     return false;
