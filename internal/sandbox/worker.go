@@ -175,12 +175,13 @@ func (w *Worker) end() {
 }
 
 // WorkerConns returns the connections of a worker, in the worker: its standard input
-// and output, which are then replaced by /dev/null.
+// and output, which are then replaced by /dev/null. It takes the files of package os, which
+// are never garbage: a file of its own would close its descriptor when it is collected.
 func WorkerConns() (input, output net.Conn, err error) {
-	if input, err = net.FileConn(os.NewFile(0, "standard input")); err != nil {
+	if input, err = net.FileConn(os.Stdin); err != nil {
 		return nil, nil, err
 	}
-	if output, err = net.FileConn(os.NewFile(1, "standard output")); err != nil {
+	if output, err = net.FileConn(os.Stdout); err != nil {
 		return nil, nil, errors.Join(err, input.Close())
 	}
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)

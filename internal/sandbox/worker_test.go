@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,11 @@ func obey(line string) string {
 		for _, e := range entries {
 			target, _ := os.Readlink(filepath.Join(argument, e.Name()))
 			text = fmt.Appendf(text, "%s=%s;", e.Name(), target)
+		}
+	case "collect": // what is garbage is finalized
+		for range 5 {
+			runtime.GC()
+			time.Sleep(10 * time.Millisecond)
 		}
 	case "hang":
 		select {}
@@ -137,6 +143,17 @@ func TestWorker_IsConfined(t *testing.T) {
 			t.Errorf("it complained %q", said)
 		}
 	})
+}
+
+// A descriptor that closes when garbage is collected would be used for another file.
+func TestWorker_CollectsGarbage_KeepsItsStreams(t *testing.T) {
+	h := startWorker(t, probed(t, Landlock))
+	ask(t, h.Input(), "collect")
+	for _, want := range []string{"0=/dev/null;", "1=/dev/null;"} {
+		if got := ask(t, h.Input(), "list /proc/self/fd"); !strings.Contains(got, want) {
+			t.Errorf("it has %s, without %s", got, want)
+		}
+	}
 }
 
 // A worker ends with its connections. If it does not read, it is killed. No process
