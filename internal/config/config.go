@@ -88,7 +88,7 @@ type Config struct {
 	// Window limits unacknowledged output; 0 is RetainedOutput.
 	Window Bytes `name:"window_bytes" reload:"yes" default:"0" unit:"bytes" min:"0" max:"1GiB" help:"Output of a process that its owner may leave unacknowledged before the process blocks. 0: retained_output_bytes_per_process, which is also the maximum."`
 	// OutputDirectory is where output without an owner goes.
-	OutputDirectory string `name:"output_directory" reload:"no" default:"" unit:"path" choices:"/" help:"Where files are for output beyond retained_output_bytes_per_process that nobody has acknowledged, for example of detached processes. The files have no names, and end with the server. It is created with mode 0700 if it does not exist. Empty: the directory in TMPDIR, or /var/tmp, or /tmp if that cannot be written."`
+	OutputDirectory string `name:"output_directory" reload:"no" default:"" unit:"path" choices:"/" help:"Where files are for output that nobody has acknowledged, for example of detached processes: what is beyond retained_output_bytes_per_process, and once they have ended all of it. The files have no names, and end with the server. It is created with mode 0700 if it does not exist. Empty: the directory in TMPDIR, or /var/tmp, or /tmp if that cannot be written."`
 	// OutputFile limits the file of a process.
 	OutputFile Bytes `name:"output_file_bytes_per_process" reload:"yes" default:"64MiB" unit:"bytes" min:"0" max:"1024GiB" help:"Output per process that is kept in a file while it has no owner. 0: none."`
 	// OutputFileTotal limits the files of all processes.

@@ -35,6 +35,7 @@ type fileTier struct {
 	next      position // after the latest event that was written or could not be
 	lost      GapCause // why the events before next are missing, if they are and were not evicted
 	discarded bool     // Discard was called
+	users     int      // calls that use the file, beside the cursors
 	taken     taken    // of the latest block that was taken
 }
 
@@ -87,7 +88,7 @@ func (l *Log) spill() {
 	buf := fileBuffers.Get().(*[maxFileBlock]byte)
 	defer fileBuffers.Put(buf)
 	for {
-		block, data := l.takeFileBlock(buf[:0])
+		block, data := l.takeFileBlock(buf[:0], l.spillDue)
 		if block == nil {
 			return
 		}
@@ -99,10 +100,10 @@ func (l *Log) spill() {
 var fileBuffers = sync.Pool{New: func() any { return new([maxFileBlock]byte) }}
 
 // takeFileBlock encodes the oldest unsaved output, if any is due. l.tier.writing is held.
-func (l *Log) takeFileBlock(buf []byte) (*fileBlock, []byte) {
+func (l *Log) takeFileBlock(buf []byte, due func() bool) (*fileBlock, []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.spillDue() {
+	if !due() {
 		return nil, nil
 	}
 	seq := l.unsaved()
@@ -157,14 +158,8 @@ func (l *Log) offsetsAt(seq uint64) (offsets [streamEnd]uint64) {
 // writeFileBlock writes a block into the ring. l.tier.writing is held.
 func (l *Log) writeFileBlock(block *fileBlock, data []byte) error {
 	t := &l.tier
-	if t.file == nil {
-		file, err := t.files.create()
-		if err != nil {
-			return err
-		}
-		l.mu.Lock()
-		t.file = file
-		l.mu.Unlock()
+	if err := l.openFile(); err != nil {
+		return err
 	}
 	grown, refused := l.growFile(block.size)
 	if !l.place(block) {
@@ -179,6 +174,21 @@ func (l *Log) writeFileBlock(block *fileBlock, data []byte) error {
 		_, err = t.files.writeAt(t.file, data, block.offset)
 	}
 	return err
+}
+
+// openFile creates the file of the log, if it has none. l.tier.writing is held.
+func (l *Log) openFile() error {
+	if l.tier.file != nil {
+		return nil
+	}
+	file, err := l.tier.files.create()
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tier.file = file
+	return nil
 }
 
 // growFile makes space for size bytes after the latest block, if the limits and the disk
@@ -245,6 +255,9 @@ func (l *Log) place(block *fileBlock) bool {
 	return true
 }
 
+// mostBlocks returns how many blocks the index may have.
+func (t *fileTier) mostBlocks() int64 { return max(minFileBlocks, t.files.perLog()/bytesPerFileBlock) }
+
 // dropBlock removes the oldest block from the index. Log.mu is held.
 func (t *fileTier) dropBlock() {
 	t.bytes -= t.blocks[0].bytes
@@ -262,7 +275,7 @@ func (l *Log) saved(block *fileBlock, err error) {
 		t.ringEnd = block.offset + block.size
 		t.blocks = append(t.blocks, *block)
 		t.bytes += block.bytes
-		for int64(len(t.blocks)) > max(minFileBlocks, t.files.perLog()/bytesPerFileBlock) {
+		for int64(len(t.blocks)) > t.mostBlocks() {
 			t.dropBlock()
 			t.blocks[0].cause = Evicted
 		}
@@ -318,10 +331,10 @@ func (l *Log) Discard() {
 	l.closeFile()
 }
 
-// closeFile closes the file of a discarded log without cursors.
+// closeFile closes the file of a discarded log that nobody uses.
 func (l *Log) closeFile() {
 	t := &l.tier
-	if t.file == nil || !t.discarded || l.observers+l.owners > 0 {
+	if t.file == nil || !t.discarded || l.observers+l.owners+t.users > 0 {
 		return
 	}
 	_ = t.file.Close()

@@ -29,7 +29,8 @@ type Log struct {
 	owner  *Owner
 	window window
 
-	tier fileTier
+	tier      fileTier
+	offloaded bool // all output is in the file, and none is retained; guarded by mu
 
 	// Cursors and waiters, guarded by mu.
 	observers int

@@ -33,7 +33,9 @@ type machine struct {
 	files    *Files // nil: the log has no second tier
 	noWrites error  // of files
 	noReads  error
-	gaps     int // by failed reads
+	gaps     int  // by failed reads
+	offloads bool // a log was offloaded
+	noEnds   bool // a state could not include the ends of streams
 	mayLose  bool
 	maxAcked uint64
 
@@ -65,6 +67,39 @@ func TestLog_MatchesModel(t *testing.T) {
 			"release":  m.release,
 			"free":     m.free,
 			"stale":    m.stale,
+			"observe":  m.observe,
+			"read":     m.read,
+			"unwatch":  m.unwatch,
+			"snapshot": m.snapshot,
+			"restore":  m.restore,
+			"disk":     m.disk,
+		})
+		m.finish(t)
+	})
+}
+
+// A closed log is offloaded at any time between what readers, owners and upgrades do.
+func TestClosedLog_MatchesModel(t *testing.T) {
+	directory := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMachine(t, directory)
+		defer m.discard(t)
+		for range rapid.IntRange(0, 8).Draw(t, "writes") {
+			rapid.SampledFrom([]func(*rapid.T){m.flood, m.drip, m.disk}).Draw(t, "write")(t)
+		}
+		m.end()
+		if rapid.Bool().Draw(t, "written after the exit") {
+			m.flood(t)
+		}
+		m.end()
+		t.Repeat(map[string]func(*rapid.T){
+			"":         m.check,
+			"offload":  m.offload,
+			"own":      m.own,
+			"ownNext":  m.ownNext,
+			"ownAck":   m.ownAck,
+			"release":  m.release,
+			"free":     m.free,
 			"observe":  m.observe,
 			"read":     m.read,
 			"unwatch":  m.unwatch,
@@ -309,6 +344,11 @@ func (m *machine) exit(t *rapid.T) {
 		t.Skip("closed")
 	}
 	rarely(t, 30)
+	m.end()
+}
+
+// end makes the log exited, or closed if it is that.
+func (m *machine) end() {
 	if m.model.seqOf(Exited) == 0 {
 		m.model.add(Event{Kind: Exited})
 		m.log.AppendExited()
@@ -462,7 +502,16 @@ func (m *machine) unwatch(t *rapid.T) {
 	m.observers = append(m.observers[:i:i], m.observers[i+1:]...)
 }
 
+// offload moves the output of a closed log to its file, which changes nothing for readers.
+func (m *machine) offload(*rapid.T) {
+	m.log.Offload()
+	m.offloads = m.offloads || m.log.offloaded
+}
+
 func (m *machine) snapshot(t *rapid.T) {
+	if m.noEnds || m.log.offloaded && m.noReads != nil {
+		return
+	}
 	for id := range m.model.streams {
 		got := m.log.Snapshot(Stream(id))
 		all, size := m.model.streams[id], m.limits.SnapshotBytes
@@ -487,6 +536,7 @@ func (m *machine) restore(t *rapid.T) {
 	}
 	before := m.log.Stats()
 	state := m.log.State()
+	m.noEnds = m.noEnds || m.log.offloaded && m.noReads != nil
 	var open int
 	if m.log.tier.file != nil {
 		open = 1

@@ -24,9 +24,12 @@ func (l *Log) evict() {
 	}
 }
 
-// overBudget reports whether too much output is retained. Blocks that only readers
-// keep alive count, up to half of the limit.
+// overBudget reports whether too much output is retained: any, once the file has all of it.
+// Blocks that only readers keep alive count, up to half of the limit.
 func (l *Log) overBudget() bool {
+	if l.offloaded {
+		return l.outputs > 0
+	}
 	allowed := l.limits.RetainedBytes - min(l.blocks.stranded, l.limits.RetainedBytes/2)
 	return l.outputs > 0 && (l.retainedBytes > allowed || l.outputs > l.limits.RetainedEvents)
 }

@@ -12,7 +12,8 @@ type StreamSnapshot struct {
 }
 
 // Snapshot returns copies of the beginning and the end of a stream, whether or not the
-// events are still retained.
+// events are still retained. It reads the file of an offloaded log: if that fails, or is not
+// there any more, Head and Tail are empty.
 func (l *Log) Snapshot(id Stream) StreamSnapshot {
 	v := l.view(id)
 	return StreamSnapshot{Head: bytes.Join(v.head, nil), Tail: bytes.Join(v.tail, nil), Omitted: v.omitted, Total: v.total}
@@ -30,7 +31,7 @@ func (l *Log) view(id Stream) view {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.streams[id]; s != nil {
-		return s.view(l.limits.SnapshotBytes)
+		return l.loaded(s).view(l.limits.SnapshotBytes)
 	}
 	return view{}
 }
@@ -41,7 +42,7 @@ func (s *stream) view(snapshot int) view {
 		v.head = append(v.head, p.bytes())
 	}
 	afterHead := s.total - uint64(s.headBytes)
-	tail := min(uint64(snapshot), afterHead)
+	tail := min(uint64(snapshot), afterHead, uint64(s.tailBytes))
 	v.omitted = afterHead - tail
 	skip := s.tailBytes - int(tail)
 	for _, p := range s.tail {

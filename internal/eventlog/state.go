@@ -86,7 +86,7 @@ func (l *Log) State() *State {
 	}
 	for _, s := range l.streams {
 		if s != nil {
-			state.Streams = append(state.Streams, s.state(retained[s.id], l.limits.SnapshotBytes))
+			state.Streams = append(state.Streams, l.loaded(s).state(retained[s.id], l.limits.SnapshotBytes))
 		}
 	}
 	if l.tier.file != nil {
@@ -180,6 +180,7 @@ func (f *Files) Restore(state *State) (*Log, error) {
 
 func (l *Log) restore(state *State) error {
 	runs := runsOf(state.Events, l.limits.largestBlock())
+	closed := len(state.Events) > 0 && state.Events[len(state.Events)-1].Kind == Closed
 	for _, saved := range state.Streams {
 		if saved.Stream == 0 || saved.Stream >= streamEnd || l.streams[saved.Stream] != nil {
 			return fmt.Errorf("%v is unknown or occurs twice", saved.Stream)
@@ -188,7 +189,7 @@ func (l *Log) restore(state *State) error {
 		for _, n := range runs[saved.Stream] {
 			retained += uint64(n)
 		}
-		if err := l.stream(saved.Stream).restoreEvicted(&l.blocks, saved, retained, l.limits.SnapshotBytes); err != nil {
+		if err := l.stream(saved.Stream).restoreEvicted(&l.blocks, saved, retained, l.limits.SnapshotBytes, closed); err != nil {
 			return err
 		}
 		l.totalBytes += saved.Total - retained
@@ -215,11 +216,13 @@ func (l *Log) restore(state *State) error {
 	return nil
 }
 
-// restoreEvicted restores what a stream has beside its retained events.
-func (s *stream) restoreEvicted(a *blocks, saved StreamState, retained uint64, snapshot int) error {
+// restoreEvicted restores what a stream has beside its retained events. The ends of one of a
+// closed log may be missing, because its file could not be read.
+func (s *stream) restoreEvicted(a *blocks, saved StreamState, retained uint64, snapshot int, closed bool) error {
 	evicted := saved.Total - retained
-	if saved.Total < retained || uint64(len(saved.Head)) != min(evicted, uint64(snapshot)) ||
-		uint64(len(saved.Tail)) > evicted || uint64(len(saved.Tail))+retained < min(saved.Total, uint64(snapshot)) {
+	missing := closed && len(saved.Head)+len(saved.Tail) == 0
+	if saved.Total < retained || uint64(len(saved.Head)) != min(evicted, uint64(snapshot)) && !missing ||
+		uint64(len(saved.Tail)) > evicted || uint64(len(saved.Tail))+retained < min(saved.Total, uint64(snapshot)) && !missing {
 		return fmt.Errorf("%v has %d bytes in all, %d retained and %d and %d of its ends", s.id, saved.Total, retained, len(saved.Head), len(saved.Tail))
 	}
 	s.total = evicted

@@ -8,6 +8,7 @@ type Stats struct {
 	FirstAvailableSeq uint64
 	FileBytes         uint64 // output bytes in the file
 	HasFile           bool   // Discard has a file to close
+	CanOffload        bool   // Offload has something to do
 	RetainedBytes     int    // output bytes retained
 	RetainedEvents    int    // output events retained
 	// HeldBytes is the memory of the log: the capacity of blocks that are alive
@@ -45,6 +46,7 @@ func (l *Log) Stats() Stats {
 		FirstAvailableSeq:    l.records.first,
 		FileBytes:            l.tier.bytes,
 		HasFile:              l.tier.file != nil,
+		CanOffload:           l.offloadSize() > 0,
 		RetainedBytes:        l.retainedBytes,
 		RetainedEvents:       l.outputs,
 		HeldBytes:            l.blocks.held + l.records.bytes() + l.batchBytes + len(l.tier.blocks)*fileEntryBytes,

@@ -12,6 +12,7 @@ type stream struct {
 	headBytes int
 	tail      []span // at least the last SnapshotBytes
 	tailBytes int
+	ends      ends // of an offloaded log, instead of head and tail
 
 	unackedBytes   int
 	unackedEvents  int

@@ -27,6 +27,9 @@ func (p *Process) Seen(principal string) {
 // a principal. What a session that is over still has is removed soon, and counts as seen.
 func (p *Process) retain() {
 	cfg, budget := p.session.registry.cfg(), p.session.registry.budget
+	if p.Log().Stats().CanOffload {
+		p.session.registry.background(p.offload)
+	}
 	p.seen = p.seen || p.allAcknowledged()
 	retention := time.Until(p.restAt.Add(cfg.UnseenRetention))
 	switch {
@@ -77,6 +80,18 @@ func (p *Process) removeIfAtRest() {
 	defer p.session.unlock()
 	if p.isAtRest() {
 		p.remove()
+	}
+}
+
+// offload moves the output of the process to its file, and charges what stays in memory. It blocks
+// on the disk.
+func (p *Process) offload() {
+	p.Log().Offload()
+	s, held := p.session, p.heldBytes()
+	s.lock()
+	defer s.unlock()
+	if p.isAtRest() && s.processes[p.id] == p {
+		s.registry.budget.resize(p, held)
 	}
 }
 

@@ -36,10 +36,15 @@ type fixture struct {
 
 func newFixture(t *testing.T, cfg session.Config) *fixture {
 	t.Helper()
+	return newFixtureOf(t, process.NewSupervisor(process.Config{}), cfg)
+}
+
+func newFixtureOf(t *testing.T, supervisor *process.Supervisor, cfg session.Config) *fixture {
+	t.Helper()
 	if cfg.MaxGrace == 0 {
 		cfg.MaxGrace = time.Hour
 	}
-	registry := session.NewRegistry(process.NewSupervisor(process.Config{}), cfg)
+	registry := session.NewRegistry(supervisor, cfg)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), testTimeout, errors.New("the test hangs"))
 	t.Cleanup(func() {
 		if err := registry.Close(ctx); err != nil {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
 
@@ -146,4 +148,46 @@ func TestUnseen_Records_AreEvictedLast(t *testing.T) {
 	f.start(t, "r", "/bin/cat") // needs the whole budget
 	_, err = f.Process("unseen")
 	wantKind(t, err, session.ProcessNotFound)
+}
+
+// Finished processes whose output nobody has read are charged for little memory, and their
+// output is complete.
+func TestUnseen_Output_IsInFilesAndNotInMemory(t *testing.T) {
+	const processes, bytes = 20, 1 << 20
+	files := eventlog.NewFiles(t.TempDir(), nil)
+	files.SetLimits(64<<20, 1<<30)
+	f := newFixtureOf(t, process.NewSupervisor(process.Config{Files: files}), unseenConfig(100))
+	for i := range processes {
+		if _, _, err := f.Start(f.ctx, fmt.Sprint(i), session.Digest{1}, flood(bytes), session.StartOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, f, "the output is in files", func() bool { return f.registry.Totals().RetainedBytes < processes*32<<10 })
+	for i := range processes {
+		p, err := f.Process(fmt.Sprint(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader, err := p.Log().NewReader(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for {
+			batch, err := reader.Next(f.ctx, 0)
+			if err != nil {
+				break // the end
+			}
+			if batch.Gap != nil {
+				t.Fatalf("a gap: %+v", batch.Gap)
+			}
+			for _, e := range batch.Events {
+				got += len(e.Data)
+			}
+		}
+		reader.Close()
+		if got != bytes {
+			t.Errorf("process %d has %d bytes of output, not %d", i, got, bytes)
+		}
+	}
 }
