@@ -25,7 +25,7 @@ type outputMessages struct {
 }
 
 // toEvents translates a batch. The data is not copied: the messages alias the log,
-// which never changes it.
+// which does not change it for as long as the batch is valid.
 func toEvents(p *session.Process, batch eventlog.Batch) []*execwirev1.ProcessEvent {
 	events := make([]*execwirev1.ProcessEvent, 0, len(batch.Events)+1)
 	if gap := batch.Gap; gap != nil {

@@ -48,11 +48,16 @@ func messageBytes(ctx context.Context) int {
 // cursor is implemented by observers and owners.
 type cursor interface {
 	Next(ctx context.Context, maxBytes int) (eventlog.Batch, error)
+	Borrow()
 }
 
-// forward sends the events of a cursor until the log ends, which is no error.
+// forward sends the events of a cursor until the log ends, which is no error. send must
+// be done with their data when it returns, unless the caller is local.
 func forward(ctx context.Context, p *session.Process, c cursor, send func([]*execwirev1.ProcessEvent) error) error {
 	most := messageBytes(ctx)
+	if !isLocal(ctx) {
+		c.Borrow() // sending encodes
+	}
 	for {
 		batch, err := c.Next(ctx, most)
 		if errors.Is(err, io.EOF) {

@@ -9,8 +9,9 @@
 //
 // Each stream has one [Writer]. Its Buffer is free space inside a block of the log,
 // so that read(2) stores the bytes in their final place: an event's Data is a
-// sub-slice of a block, and readers get the same sub-slice. Nothing is copied and no
-// memory is reused. A block is garbage collected once nothing refers to it.
+// sub-slice of a block, and readers get the same sub-slice. Nothing is copied. A block is
+// garbage collected once nothing refers to it. If it was only read by cursors that borrow,
+// see [Reader.Borrow], its memory is used for the next block instead.
 //
 // # Reading and owning
 //
@@ -57,12 +58,13 @@
 //
 //	8/7 · (RetainedBytes + 2 · streams · SnapshotBytes)   a block is full at 7/8
 //	+ 4 · streams · block                                 begun or partly evicted blocks
+//	+ block                                               a spare one, until the end
 //	+ 3 · block + 14 KiB per cursor                       its last batch
 //	+ 64 KiB per cursor that reads the file               its block
 //	+ 64 bytes per 16 KiB of the limit of the file        its index
 //	+ 40 bytes per event, in segments of 2.5 KiB
 //
 // with block = RetainedBytes/8, at most 64 KiB. With the defaults, two streams, an
-// owner and one observer it is 4.3 MiB, of which 1.9 MiB only for a flood of tiny
+// owner and one observer it is 4.4 MiB, of which 1.9 MiB only for a flood of tiny
 // events.
 package eventlog

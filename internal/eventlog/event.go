@@ -71,7 +71,7 @@ type Event struct {
 	UnixNano int64
 	// Data is set for Output only, and never empty there. It aliases a block of
 	// the log: it must not be written to and stays valid for as long as it is
-	// referenced.
+	// referenced, unless the cursor borrows it: see [Reader.Borrow].
 	Data []byte
 }
 
@@ -126,7 +126,7 @@ func (c GapCause) String() string {
 type Batch struct {
 	Gap *Gap // nil: nothing is missing
 	// Events are consecutive in seq. The slice is valid until the cursor's next
-	// Next, TryNext or Close; the Data of its events for longer.
+	// Next, TryNext or Close; the Data of its events for longer, unless it is borrowed.
 	Events []Event
 }
 

@@ -1,6 +1,10 @@
 package eventlog
 
-import "pgregory.net/rapid"
+import (
+	"bytes"
+
+	"pgregory.net/rapid"
+)
 
 // check verifies the invariants after every step.
 func (m *machine) check(t *rapid.T) {
@@ -17,6 +21,19 @@ func (m *machine) check(t *rapid.T) {
 	m.checkWindow(t, s)
 	m.checkMemory(t, s)
 	m.checkFile(t, s)
+	m.checkData(t, m.kept)
+	for _, batch := range m.borrowed {
+		m.checkData(t, batch)
+	}
+}
+
+// checkData verifies that the memory of events was not used for other output.
+func (m *machine) checkData(t *rapid.T, events []Event) {
+	for _, e := range events {
+		if want := m.model.events[e.Seq-1].Data; !bytes.Equal(e.Data, want) {
+			t.Fatalf("event %d has the data %x now, want %x", e.Seq, e.Data, want)
+		}
+	}
 }
 
 // checkFile verifies the second tier: its limits, its index, and that no more is lost than needed.
@@ -145,7 +162,7 @@ func (l Limits) MaxHeldBytes(streams, cursors int) int {
 	l = l.WithDefaults()
 	block := l.largestBlock()
 	data := (l.RetainedBytes + 2*streams*l.SnapshotBytes) * 8 / 7
-	data += 4 * streams * block
+	data += 4*streams*block + block
 	pinned := cursors * (batchBlocks*block + maxBatchEvents*eventBytes + maxFileBlock)
 	// A read in progress when an owner arrives may add two events per stream. The two ends of
 	// the deque and its spare are partly empty segments.

@@ -48,6 +48,7 @@ func New(limits Limits) *Log { return (*Files)(nil).New(limits) }
 func (f *Files) New(limits Limits) *Log {
 	l := &Log{limits: limits.WithDefaults(), tier: fileTier{files: f}}
 	l.window = window{limits: &l.limits, paced: limits.Held, acked: position{next: 1}}
+	l.blocks.spareSize = l.limits.largestBlock()
 	l.records.first, l.records.end = 1, 1
 	return l
 }
@@ -80,6 +81,7 @@ func (l *Log) AppendClosed() uint64 {
 			s.dropBlock(&l.blocks)
 		}
 	}
+	l.blocks.dropSpare()
 	l.settle()
 	return l.closedSeq
 }

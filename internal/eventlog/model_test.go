@@ -3,6 +3,7 @@ package eventlog
 import (
 	"bytes"
 	"io"
+	"slices"
 
 	"pgregory.net/rapid"
 )
@@ -55,11 +56,13 @@ type modelCursor struct {
 	fresh   bool   // no result yet: only the first gap may be inexact
 	mayMiss uint64 // of an owner: events before this seq may be missing
 	paces   bool
+	borrows bool
 }
 
 // take calls TryNext and checks its result.
 func (c *modelCursor) take(t *rapid.T, maxBytes int) {
 	b, ok, err := c.cursor.TryNext(maxBytes)
+	delete(c.machine.borrowed, c.cursor)
 	atEnd := c.next > c.log.last()
 	if closed := c.log.seqOf(Closed) != 0; err != nil {
 		if err != io.EOF || !closed || !atEnd {
@@ -79,6 +82,11 @@ func (c *modelCursor) take(t *rapid.T, maxBytes int) {
 		t.Fatal("a batch without events")
 	}
 	c.events(t, b.Events, maxBytes)
+	if c.borrows {
+		c.machine.borrowed[c.cursor] = slices.Clone(b.Events)
+	} else {
+		c.machine.kept = append(c.machine.kept, b.Events...)
+	}
 	c.fresh = false
 }
 
@@ -167,6 +175,7 @@ func recount(l *Log, pinned map[*block]bool) (held, stranded int) {
 			}
 		}
 	}
+	held = len(l.blocks.spare)
 	for b := range alive {
 		held += len(b.buf)
 	}

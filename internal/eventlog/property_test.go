@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,6 +39,9 @@ type machine struct {
 	noEnds   bool // a state could not include the ends of streams
 	mayLose  bool
 	maxAcked uint64
+
+	kept     []Event            // their Data is valid for as long as it is referenced
+	borrowed map[nexter][]Event // the last batches of cursors that borrow
 
 	excess  int // bytes above the window that the writers did not cause
 	ignored int // bytes and blocks of Append while paced
@@ -120,7 +124,7 @@ func newMachine(t *rapid.T, directory string) *machine {
 		MaxReaders:     3,
 		Held:           rapid.Bool().Draw(t, "held"),
 	}
-	m := &machine{held: limits.Held}
+	m := &machine{held: limits.Held, borrowed: map[nexter][]Event{}}
 	if size := rapid.SampledFrom([]int64{0, 500, 3000, 1 << 20}).Draw(t, "file"); size > 0 {
 		m.useFiles(directory, size, rapid.SampledFrom([]int64{size, size / 2, 10 * size}).Draw(t, "files"))
 	}
@@ -389,6 +393,7 @@ func (m *machine) own(t *rapid.T) {
 	m.maxAcked = max(m.maxAcked, after)
 	m.ownerView = m.view(o, after)
 	m.ownerView.paces, m.ownerView.mayMiss = true, max(first, after+1)
+	m.ownerView.mayBorrow(t, &o.cursor)
 	m.excess = max(0, m.unacked()-m.limits.WindowBytes)
 }
 
@@ -433,6 +438,7 @@ func (m *machine) release(t *rapid.T) {
 	rarely(t, 4)
 	m.held = rapid.Bool().Draw(t, "hold")
 	m.owner.Release(m.held)
+	m.keep(m.owner)
 	m.held = m.held && !m.freed
 	m.owner, m.freed = nil, false
 	m.unpaced()
@@ -460,9 +466,11 @@ func (m *machine) stale(t *rapid.T) {
 		}
 		if rapid.Bool().Draw(t, "release") {
 			o.Release(rapid.Bool().Draw(t, "hold"))
+			m.keep(o)
 		} else if _, _, err := o.TryNext(0); err != ErrReplaced {
 			t.Fatalf("replaced owner: %v", err)
 		}
+		delete(m.borrowed, o)
 	}
 	m.replaced = nil
 }
@@ -482,7 +490,9 @@ func (m *machine) observe(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.observers = append(m.observers, &observer{r, m.view(r, after)})
+	o := &observer{r, m.view(r, after)}
+	o.view.mayBorrow(t, &r.cursor)
+	m.observers = append(m.observers, o)
 }
 
 func (m *machine) read(t *rapid.T) {
@@ -499,6 +509,7 @@ func (m *machine) unwatch(t *rapid.T) {
 	}
 	i := rapid.IntRange(0, len(m.observers)-1).Draw(t, "observer")
 	m.observers[i].reader.Close()
+	m.keep(m.observers[i].reader)
 	m.observers = append(m.observers[:i:i], m.observers[i+1:]...)
 }
 
@@ -508,7 +519,21 @@ func (m *machine) offload(*rapid.T) {
 	m.offloads = m.offloads || m.log.offloaded
 }
 
+// mayBorrow lets the cursor borrow, or not.
+func (c *modelCursor) mayBorrow(t *rapid.T, cursor *cursor) {
+	if c.borrows = rapid.Bool().Draw(t, "borrows"); c.borrows {
+		cursor.Borrow()
+	}
+}
+
+// keep is called when a cursor was ended by another call than Next: its last batch stays valid.
+func (m *machine) keep(c nexter) {
+	m.kept = append(m.kept, m.borrowed[c]...)
+	delete(m.borrowed, c)
+}
+
 func (m *machine) snapshot(t *rapid.T) {
+	m.kept = slices.AppendSeq(m.kept, m.log.RetainedOutput())
 	if m.noEnds || m.log.offloaded && m.noReads != nil {
 		return
 	}
@@ -558,6 +583,8 @@ func (m *machine) restore(t *rapid.T) {
 		t.Fatalf("evicted up to %d by a restore, before up to %d", first, before.FirstRetainedSeq)
 	}
 	m.log = log
+	clear(m.borrowed)
+	m.kept = append(m.kept, state.Events...)
 	for id, w := range m.writers {
 		if w != nil && !m.closed() {
 			m.writers[id] = log.Writer(Stream(id))

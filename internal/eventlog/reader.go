@@ -15,6 +15,7 @@ type cursor struct {
 	pos      position
 	failed   error   // error of all further calls of Next
 	owns     bool    // belongs to an Owner
+	borrows  bool    // see Borrow
 	detached bool    // holds nothing and is not counted
 	events   []Event // of the last batch
 	pinned   []*block
@@ -72,6 +73,15 @@ func (r *cursor) Next(ctx context.Context, maxBytes int) (Batch, error) {
 // TryNext is Next without waiting for events: it returns false when there are none.
 func (r *cursor) TryNext(maxBytes int) (Batch, bool, error) {
 	return r.take(maxBytes, false)
+}
+
+// Borrow makes the Data of later batches valid only until the next Next or TryNext, or
+// for as long as it is referenced if the cursor is ended before. The log then uses its
+// memory again, which is much cheaper than new memory if all cursors borrow.
+func (r *cursor) Borrow() {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	r.borrows = true
 }
 
 // Notify calls ready once, as soon as Next would not block; before it returns, if
@@ -268,6 +278,7 @@ func (r *cursor) fill(maxBytes int) []Event {
 			}
 			b.batch = l.blocks.batches
 			b.pins++
+			b.shared = b.shared || !r.borrows
 			r.pinned = append(r.pinned, b)
 		}
 		r.add(rec.event(r.pos.next))
@@ -306,11 +317,12 @@ func (r *cursor) detach() {
 	}
 	r.detached = true
 	for _, b := range r.pinned {
+		b.shared = true // the user may still read the batch
 		r.log.blocks.unpin(b)
 	}
 	r.dropFile()
 	r.log.batchBytes -= cap(r.events) * eventBytes
-	r.pinned, r.events = nil, nil // the user may still read the slice
+	r.pinned, r.events = nil, nil
 	if r.owns {
 		r.log.owners--
 	} else {

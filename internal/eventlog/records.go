@@ -91,6 +91,15 @@ func (d *deque) bytes() int {
 	return n * segmentLen * recordBytes
 }
 
+// share returns the event, whose Data stays valid for as long as it is referenced.
+func (r *record) share(seq uint64) Event {
+	if r.blk != nil {
+		r.blk.shared = true
+	}
+	return r.event(seq)
+}
+
+// event returns the event, whose Data is valid for as long as its block is not freed.
 func (r *record) event(seq uint64) Event {
 	e := Event{Seq: seq, Kind: r.kind, Stream: r.stream, Offset: r.offset, UnixNano: r.time}
 	if r.kind == Output {

@@ -1,7 +1,9 @@
 package eventlog
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -243,5 +245,84 @@ func TestBatch_PinsFewBlocks(t *testing.T) {
 		if pinned > most {
 			t.Fatalf("a batch pins %d bytes, want at most %d", pinned, most)
 		}
+	}
+}
+
+// Everything but the batches of cursors that borrow stays valid while later output is written.
+func TestBlocks_UsedAgain_OnlyIfNobodyRefersToThem(t *testing.T) {
+	for name, take := range map[string]func(*Log, *Reader) []Event{
+		"a batch": func(l *Log, r *Reader) []Event {
+			b, _, _ := r.TryNext(0)
+			events := slices.Clone(b.Events)
+			_, _, _ = r.TryNext(0)
+			return events
+		},
+		"a borrowed batch before the next": func(l *Log, r *Reader) []Event {
+			r.Borrow()
+			b, _, _ := r.TryNext(0)
+			return b.Events
+		},
+		"a borrowed batch after Close": func(l *Log, r *Reader) []Event {
+			r.Borrow()
+			b, _, _ := r.TryNext(0)
+			events := slices.Clone(b.Events)
+			r.Close()
+			return events
+		},
+		"RetainedOutput": func(l *Log, r *Reader) []Event { return slices.Collect(l.RetainedOutput()) },
+		"State":          func(l *Log, r *Reader) []Event { return l.State().Events },
+		"a view": func(l *Log, r *Reader) []Event {
+			v := l.view(Stdout)
+			return []Event{{Data: v.head[0]}, {Data: v.tail[0]}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := New(Limits{RetainedBytes: 4 << 10, SnapshotBytes: 100})
+			w := l.Writer(Stdout)
+			flood(w, 64<<10)
+			r := must[*Reader](t)(l.NewReader(l.Stats().FirstRetainedSeq))
+			defer r.Close()
+			events := take(l, r)
+			var want [][]byte
+			for _, e := range events {
+				want = append(want, bytes.Clone(e.Data))
+			}
+			for range 1000 {
+				buf := w.Buffer()
+				for i := range buf {
+					buf[i] = '!'
+				}
+				w.Commit(len(buf), noTime)
+			}
+			for i, e := range events {
+				if !bytes.Equal(e.Data, want[i]) {
+					t.Errorf("the data of event %d of %d was overwritten", i+1, len(events))
+				}
+			}
+		})
+	}
+}
+
+func TestBlocks_UsedAgain_WithCursorsThatBorrow(t *testing.T) {
+	l := New(Limits{})
+	w := l.Writer(Stdout)
+	r := must[*Reader](t)(l.NewReader(0))
+	defer r.Close()
+	r.Borrow()
+	flood(w, 2<<20)
+	seen := map[*byte]bool{}
+	for range 1000 {
+		buf := w.Buffer()
+		seen[&buf[0]] = true
+		w.Commit(len(buf), noTime)
+		_ = tryNext(t, r, 0)
+	}
+	if most := l.Limits().MaxHeldBytes(1, 1) / maxBlockBytes; len(seen) > most {
+		t.Errorf("%d blocks for 1000 reads, want at most %d", len(seen), most)
+	}
+	l.AppendExited()
+	l.AppendClosed()
+	if l.blocks.spare != nil {
+		t.Error("a closed log keeps a spare block")
 	}
 }

@@ -22,13 +22,12 @@ func (l *Log) RetainedOutput() iter.Seq[Event] {
 	}
 }
 
-// retainedFrom copies events from a seq on. Their data stays valid without a pin,
-// because blocks are never reused.
+// retainedFrom copies events from a seq on. Their data stays valid without a pin.
 func (l *Log) retainedFrom(seq uint64, batch *[retainedBatch]Event) (n int, next uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for seq = max(seq, l.records.first); seq < l.records.end && n < len(batch); seq++ {
-		batch[n] = l.records.at(seq).event(seq)
+		batch[n] = l.records.at(seq).share(seq)
 		n++
 	}
 	return n, seq

@@ -39,7 +39,7 @@ func (l *Log) view(id Stream) view {
 func (s *stream) view(snapshot int) view {
 	v := view{total: s.total}
 	for _, p := range s.head {
-		v.head = append(v.head, p.bytes())
+		v.head = append(v.head, p.share())
 	}
 	afterHead := s.total - uint64(s.headBytes)
 	tail := min(uint64(snapshot), afterHead, uint64(s.tailBytes))
@@ -49,7 +49,7 @@ func (s *stream) view(snapshot int) view {
 		n := min(skip, p.len())
 		skip -= n
 		if n < p.len() {
-			v.tail = append(v.tail, p.bytes()[n:])
+			v.tail = append(v.tail, p.share()[n:])
 		}
 	}
 	return v

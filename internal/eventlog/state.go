@@ -80,7 +80,7 @@ func (l *Log) State() *State {
 	}
 	var retained [streamEnd]uint64
 	for seq := l.records.first; seq < l.records.end; seq++ {
-		event := l.records.at(seq).event(seq)
+		event := l.records.at(seq).share(seq)
 		retained[event.Stream] += uint64(len(event.Data))
 		state.Events = append(state.Events, event)
 	}
@@ -272,6 +272,7 @@ func (l *Log) restoreEvent(e Event, runs *[]int) error {
 		return nil
 	case e.Kind == Closed && l.exitedSeq != 0:
 		l.closedSeq = l.push(record{kind: Closed, before: l.totalBytes})
+		l.blocks.dropSpare()
 		return nil
 	case e.Kind == Output && s != nil && e.Offset == s.total && e.UnixNano >= l.time && 0 < len(e.Data) && len(e.Data) <= MaxChunkBytes:
 		if s.cur == nil || s.cur.free() == 0 {

@@ -30,6 +30,12 @@ type span struct {
 func (s span) len() int      { return s.end - s.start }
 func (s span) bytes() []byte { return s.blk.buf[s.start:s.end:s.end] }
 
+// share returns the bytes for use without the lock.
+func (s span) share() []byte {
+	s.blk.shared = true
+	return s.bytes()
+}
+
 // currentBlock returns cur, or a new block if cur is full.
 func (s *stream) currentBlock(a *blocks, largest int) *block {
 	if s.cur != nil && !s.cur.full() {

@@ -65,6 +65,9 @@ func (s *stress) watch(ctx context.Context, seed uint64) (dropped uint64) {
 	}
 	defer r.Close()
 	rng := rand.New(rand.NewPCG(seed, 2))
+	if seed > 0 {
+		r.Borrow()
+	}
 	next, got := uint64(1), uint64(0)
 	for {
 		b, err := r.Next(ctx, rng.IntN(3000))
@@ -125,6 +128,9 @@ func (k *ownerClient) run(ctx context.Context) {
 		if err != nil {
 			k.Error(err)
 			return
+		}
+		if k.rng.IntN(4) > 0 {
+			o.Borrow()
 		}
 		err = k.connection(ctx, o, after, &acked)
 		if k.rng.IntN(2) == 0 {

@@ -82,6 +82,10 @@ func (o *Ownership) Next(ctx context.Context, maxBytes int) (eventlog.Batch, err
 	return o.log.Next(ctx, maxBytes)
 }
 
+// Borrow makes the Data of later events valid only until the next call of Next; see
+// [eventlog.Owner].
+func (o *Ownership) Borrow() { o.log.Borrow() }
+
 // Acknowledge acknowledges all events up to and including seq; see [eventlog.Owner]. It
 // never blocks. After Detach it does nothing; after Lost it is kind [OwnerLost].
 func (o *Ownership) Acknowledge(seq uint64) error {
