@@ -38,7 +38,7 @@ var packages = map[string]packageRule{
 	"internal/osuser":            {purpose: "finds users of this machine, as processes run as them"},
 	"internal/procfs":            {purpose: "reads /proc: which processes there are, and where they come from"},
 	"internal/cgroup":            {purpose: "a pool of control groups for processes", imports: []string{"internal/procfs"}},
-	"internal/guardian":          {purpose: "runs a server below a parent that kills what it leaves", imports: []string{"internal/cgroup", "internal/procfs"}},
+	"internal/guardian":          {purpose: "runs a server below a parent that kills what it leaves", imports: []string{"internal/cgroup", "internal/procfs", "internal/syslimit"}},
 	"internal/handover":          {purpose: "replaces the running program by another one that goes on with its state", imports: slices.Concat([]string{genHandover, "internal/procfs"}, domain)},
 	"internal/session":           {purpose: "ownership, attachment, resume, quotas", imports: []string{"internal/process", "internal/eventlog", "internal/notify"}},
 	"internal/fsops":             {purpose: "opens users' paths", imports: []string{"internal/gitignore", "internal/notify", "internal/sandbox"}},

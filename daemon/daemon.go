@@ -154,6 +154,9 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		return nil, err
 	}
 	given := cfg
+	var threads sync.WaitGroup // made meanwhile, because that takes a millisecond
+	defer threads.Wait()
+	threads.Go(func() { syslimit.MakeThreads(serverThreads) })
 	cfg.RetainedTotal = config.Bytes(retainedTotal(cfg, syslimit.System{}))
 	opts = opts.withDefaults(cfg)
 	counts := newServerMetrics(opts.Version)
@@ -199,7 +202,6 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		sandboxes.Close()
 		return nil, err
 	}
-	syslimit.MakeThreads(serverThreads)
 	reserve := reserveProcesses(cfg, syslimit.System{}, cgroups)
 	files := outputFiles(cfg, opts.Logger)
 	kept, err := openHistory(cfg, opts.Logger)

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -343,7 +344,13 @@ func tuneMemory() *memory {
 			debug.SetMemoryLimit(limit)
 		}
 	}
-	return &memory{slack: make([]byte, slack), trim: debug.FreeOSMemory}
+	var first sync.Once
+	m := &memory{slack: make([]byte, slack), trim: func() {
+		debug.FreeOSMemory()
+		first.Do(syslimit.ReleaseProgram)
+	}}
+	m.changed() // by the start
+	return m
 }
 
 // memoryShare returns the memory limit of the runtime and the size of the slack, which

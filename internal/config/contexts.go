@@ -139,13 +139,15 @@ func (s Source) at(setting string, err error) error {
 	return &Error{Source: s.Name, Line: s.Line, Column: s.Column, Setting: setting, Problem: err.Error()}
 }
 
-var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+const maxContextName = 100
+
+var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // Validate returns an [*Error] if the context cannot have this name, or does not name one
 // server. A hub without an executor is none, but has executors.
 func (c Context) Validate(name string) error {
 	switch {
-	case !contextName.MatchString(name):
+	case len(name) > maxContextName || !contextName.MatchString(name):
 		return &Error{Problem: fmt.Sprintf("the name %.120q is not allowed", name), Fix: "a name has up to 100 letters, digits, dots, - and _, and begins with a letter or digit"}
 	case c.Server != "" && (c.Hub != "" || c.Executor != ""):
 		return &Error{Setting: "server", Problem: "is for a server, and hub and executor are for one behind a hub", Fix: "leave one of them out"}

@@ -34,7 +34,7 @@ func WarnOfVariables(logger *slog.Logger, settings []Setting, environ []string) 
 // os.Environ, that is probably a misspelled one of known. Settings of the daemon and of a
 // hub are no misspellings. The texts have no values.
 func MisspelledVariables(known []string, environ []string) (texts []string) {
-	names := slices.Concat(known, otherVariables, environmentNames(Settings()), environmentNames(HubSettings()))
+	names := slices.Concat(known, otherVariables(), environmentNames(Settings()), environmentNames(HubSettings()))
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
 		letters := len(name) - len(EnvironmentPrefix)
@@ -53,11 +53,13 @@ const fewestClientLetters = 4
 
 // otherVariables are variables of other parts of execwire: the client commands, the
 // guardian, and its build and tests.
-var otherVariables = append(ClientVariables(),
-	"EXECWIRE_GUARDIAN_PIPE", "EXECWIRE_UPSTREAM_TLS_CA", "EXECWIRE_UPSTREAM_TLS_CERT", "EXECWIRE_UPSTREAM_TLS_KEY",
-	"EXECWIRE_BIN", "EXECWIRE_HUB_BIN", "EXECWIRE_TOOLS_DIR", "EXECWIRE_UPDATE_DOCS",
-	"EXECWIRE_REFERENCE", "EXECWIRE_SOAK", "EXECWIRE_RELAY_RUNS", "EXECWIRE_RELAY_SCENARIO", "EXECWIRE_BENCH_TABLE", "EXECWIRE_BENCH_RUNS", "EXECWIRE_HOSTILE_TABLE",
-)
+func otherVariables() []string {
+	return append(ClientVariables(),
+		"EXECWIRE_GUARDIAN_PIPE", "EXECWIRE_UPSTREAM_TLS_CA", "EXECWIRE_UPSTREAM_TLS_CERT", "EXECWIRE_UPSTREAM_TLS_KEY",
+		"EXECWIRE_BIN", "EXECWIRE_HUB_BIN", "EXECWIRE_TOOLS_DIR", "EXECWIRE_UPDATE_DOCS",
+		"EXECWIRE_REFERENCE", "EXECWIRE_SOAK", "EXECWIRE_RELAY_RUNS", "EXECWIRE_RELAY_SCENARIO", "EXECWIRE_BENCH_TABLE", "EXECWIRE_BENCH_RUNS", "EXECWIRE_HOSTILE_TABLE",
+	)
+}
 
 // ClientVariables are the variables of commands that connect to a server.
 func ClientVariables() []string {
@@ -79,10 +81,13 @@ func unknownVariables(settings []Setting, environ []string) (unknown []unknownVa
 	prefix := settings[0].prefix
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		isOther := slices.Contains(otherVariables, name) || strings.HasPrefix(name, testVariables) ||
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		isOther := slices.Contains(otherVariables(), name) || strings.HasPrefix(name, testVariables) ||
 			prefix != HubEnvironmentPrefix && strings.HasPrefix(name, HubEnvironmentPrefix)
 		isSetting := slices.ContainsFunc(settings, func(s Setting) bool { return s.Environment() == name })
-		if strings.HasPrefix(name, prefix) && !isOther && !isSetting {
+		if !isOther && !isSetting {
 			unknown = append(unknown, nearest(settings, name, len(name)-len(prefix)))
 		}
 	}

@@ -60,7 +60,7 @@ func TestLoad_OtherVariables_AreIgnored(t *testing.T) {
 
 // No variable of a setting is treated as a misspelled variable of another setting.
 func TestSettings_AreNotSimilarToEachOther(t *testing.T) {
-	environ := slices.Clone(otherVariables)
+	environ := slices.Clone(otherVariables())
 	for _, s := range append(Settings(), HubSettings()...) {
 		environ = append(environ, s.Environment()+"="+s.Default)
 	}

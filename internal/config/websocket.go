@@ -1,14 +1,19 @@
 package config
 
 import (
-	"regexp"
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 )
 
 // defaultClockSkew is the default of ws_max_clock_skew.
 const defaultClockSkew = Duration(30 * time.Second)
 
-var sha256Text = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
+// isSHA256 reports whether a text is a digest in hexadecimal.
+func isSHA256(text string) bool {
+	digest, err := hex.DecodeString(text)
+	return err == nil && len(digest) == sha256.Size
+}
 
 // validateWebsocketAuth checks that the settings are complete and that each has an
 // effect, because an operator who sets one relies on it.
@@ -26,7 +31,7 @@ func (c *Config) validateWebsocketAuth() error {
 			return &Error{Setting: "ws_token_file", Problem: "and ws_token_sha256 exclude each other"}
 		case !c.hasToken():
 			return &Error{Setting: "ws_token_file", Problem: "or ws_token_sha256 is needed when ws_auth is capability-token"}
-		case c.WebsocketTokenHash != "" && !sha256Text.MatchString(c.WebsocketTokenHash):
+		case c.WebsocketTokenHash != "" && !isSHA256(c.WebsocketTokenHash):
 			return &Error{Setting: "ws_token_sha256", Problem: "is not a SHA-256 of 64 hexadecimal digits"}
 		}
 	case "signed-bearer-token":

@@ -214,7 +214,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request, path string) (execut
 	}
 	rest, ok := strings.CutPrefix(path, executorParts)
 	executor, _, _ = strings.Cut(rest, "/")
-	if !ok || !executorID.MatchString(executor) {
+	if !ok || len(executor) > maxExecutorID || !executorID.MatchString(executor) {
 		return "", errHubNotFound
 	}
 	if err := h.config.MayConnect(r, login.principal, executor); err != nil {
@@ -224,7 +224,9 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request, path string) (execut
 	return executor, nil
 }
 
-var executorID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`)
+const maxExecutorID = 256
+
+var executorID = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // enter counts a request, unless the console is closed.
 func (h *Hub) enter() bool {

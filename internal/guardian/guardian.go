@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/cgroup"
+	"github.com/execwire/execwire/internal/syslimit"
 )
 
 const (
@@ -97,6 +98,7 @@ func Run(options Options) (code int, err error) {
 	// Runs until this process ends, because a late signal must not end it.
 	go g.forward(signals)
 	debug.FreeOSMemory()
+	syslimit.ReleaseProgram()
 	status, err := g.waitServer()
 	if err != nil {
 		return 0, guardError(err)

@@ -27,7 +27,7 @@ const (
 )
 
 var (
-	validRuntimeID = regexp.MustCompile(`^[A-Za-z0-9_-]([A-Za-z0-9_.-]{0,254}[A-Za-z0-9_-])?$`)
+	validRuntimeID = regexp.MustCompile(`^[A-Za-z0-9_-]([A-Za-z0-9_.-]*[A-Za-z0-9_-])?$`)
 	errNotAHeader  = errors.New("not valid in a header")
 )
 
@@ -153,7 +153,7 @@ func (i *identity) verify(ctx context.Context) (*agent, error) {
 func newAgent(claims jwt.MapClaims) (*agent, error) {
 	text := func(name string) string { text, _ := claims[name].(string); return text }
 	runtimeID := text("agent_runtime_id")
-	if !validRuntimeID.MatchString(runtimeID) {
+	if len(runtimeID) > MaxIDBytes || !validRuntimeID.MatchString(runtimeID) {
 		return nil, errors.New("agent_runtime_id is missing or not valid in a path")
 	}
 	der, err := base64.StdEncoding.DecodeString(text("agent_private_key"))

@@ -130,12 +130,14 @@ func (h *Hub) Reject(w http.ResponseWriter, r *http.Request, id string, err erro
 	refusal.write(w)
 }
 
-var executorID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`)
+const maxExecutorID = 256
+
+var executorID = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // executorIDOf returns the executor that a request refers to.
 func executorIDOf(r *http.Request) (string, error) {
 	id := r.PathValue("id")
-	if !executorID.MatchString(id) {
+	if len(id) > maxExecutorID || !executorID.MatchString(id) {
 		return "", newRefusal(http.StatusBadRequest, codeInvalidExecutorID,
 			"executor id %.300q must have 1 to 256 ASCII letters, digits, - and _", id)
 	}
