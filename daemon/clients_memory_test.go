@@ -94,8 +94,8 @@ func TestClients_Idle_UseLittleMemory(t *testing.T) {
 // A budget bounds the memory of unfinished messages of all clients. A client beyond it is
 // closed with the reason, and others are served.
 func TestClients_UnfinishedMessages_AreBounded(t *testing.T) {
-	const message, many = 100 << 10, 4 // each uses 128 KiB, of which 64 KiB do not count
-	o := open(t, func(cfg *config.Config) { cfg.Request, cfg.IncomingTotal, cfg.IncomingRate = 128<<10, many*64<<10, 1 })
+	const message, many = 100 << 10, 6 // each uses 112 KiB, of which 64 KiB do not count
+	o := open(t, func(cfg *config.Config) { cfg.Request, cfg.IncomingTotal, cfg.IncomingRate = 128<<10, many*48<<10, 1 })
 	begin := func() *rpc {
 		c, err := o.dial(wsconn.DialOptions{})
 		if err != nil {

@@ -43,7 +43,7 @@ type pair struct {
 
 // bareFrames sends each message in a frame of its own, without the package.
 func bareFrames(a, b Carrier) *pair {
-	return &pair{send: a.Send, hear: a.Receive, answer: b.Send, receive: b.Receive, stop: func() {
+	return &pair{send: a.Send, hear: a.ReceiveOwned, answer: b.Send, receive: b.ReceiveOwned, stop: func() {
 		var both sync.WaitGroup
 		both.Go(func() { _ = a.Close(codeNormal, "") })
 		both.Go(func() { _ = b.Close(codeNormal, "") })

@@ -13,10 +13,10 @@ import (
 // Carrier carries frames, one per binary websocket message. A websocket of
 // internal/wsconn in binary mode is one.
 type Carrier interface {
-	// Receive blocks for the next frame, which is valid until the next Receive;
+	// ReceiveOwned blocks for the next frame, which belongs to the endpoint;
 	// nil stands for a message that is not a frame and is dropped. Errors are
 	// final. It is called by one goroutine.
-	Receive() ([]byte, error)
+	ReceiveOwned() ([]byte, error)
 	// Send sends a frame, without retaining it. It blocks while the send buffer
 	// is full. It is called by one goroutine.
 	Send(frame []byte) error

@@ -32,7 +32,7 @@ func pipe() (*pipeEnd, *pipeEnd) {
 	return &pipeEnd{in: back, out: there}, &pipeEnd{in: there, out: back}
 }
 
-func (p *pipeEnd) Receive() ([]byte, error) {
+func (p *pipeEnd) ReceiveOwned() ([]byte, error) {
 	select {
 	case b := <-p.in.frames:
 		return b, nil

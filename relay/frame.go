@@ -6,9 +6,7 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
-	relayv1 "github.com/execwire/execwire/gen/go/codex/exec_server/relay/v1"
 	"github.com/execwire/execwire/internal/tracecontext"
 )
 
@@ -66,6 +64,8 @@ type frame struct {
 
 	next   uint32 // resume only
 	reason string // reset only
+
+	buffer []byte // the encoded frame, with the payload; nil once the payload is retained
 }
 
 // hasAck reports whether the frame shows that its sender acknowledges.
@@ -85,47 +85,143 @@ var (
 	errSegmented   = errors.New("segmented message from a peer that does not acknowledge")
 )
 
-// decode decodes and validates a frame. The error says why it is dropped.
+// decode decodes and validates a frame, whose payload refers to b. The error says why it
+// is dropped.
 func decode(b []byte) (frame, error) {
-	var message relayv1.RelayMessageFrame
-	if err := proto.Unmarshal(b, &message); err != nil {
+	f := frame{buffer: b}
+	var versionSent uint32
+	var stream, parent, state []byte
+	for len(b) > 0 {
+		var in field
+		if in, b = nextField(b); b == nil {
+			return frame{}, errNotProtobuf
+		}
+		switch in.number {
+		case fieldVersion:
+			in.setNumber(&versionSent)
+		case fieldStream:
+			in.setBytes(&stream)
+		case fieldAck:
+			in.setNumber(&f.ack)
+		case fieldAckBits:
+			in.setNumber(&f.bits)
+		case fieldTraceParent:
+			in.setBytes(&parent)
+		case fieldTraceState:
+			in.setBytes(&state)
+		}
+		if in.isBody() && !f.decodeBody(body(in.number), in.bytes) {
+			return frame{}, errNotProtobuf
+		}
+	}
+	f.stream = string(stream)
+	if !utf8.ValidString(f.stream) || !utf8.ValidString(f.reason) {
 		return frame{}, errNotProtobuf
 	}
-	f := frame{stream: message.GetStreamId(), ack: message.GetAck(), bits: message.GetAckBits()}
+	if f.body == bodyData {
+		f.trace = tracecontext.Parse(string(parent), string(state))
+	}
+	return f, f.validate(versionSent)
+}
+
+// decodeBody decodes a body, and reports whether it is well-formed. It replaces a body of
+// another kind.
+func (f *frame) decodeBody(kind body, b []byte) bool {
+	if f.body != kind {
+		f.body, f.seq, f.index, f.count, f.payload, f.next, f.reason = kind, 0, 0, 0, nil, 0, ""
+	}
+	for len(b) > 0 {
+		var in field
+		if in, b = nextField(b); b == nil {
+			return false
+		}
+		switch {
+		case kind == bodyData && in.number == fieldSeq:
+			in.setNumber(&f.seq)
+		case kind == bodyData && in.number == fieldSegmentIndex:
+			in.setNumber(&f.index)
+		case kind == bodyData && in.number == fieldSegmentCount:
+			in.setNumber(&f.count)
+		case kind == bodyData && in.number == fieldPayload:
+			in.setBytes(&f.payload)
+		case kind == bodyResume && in.number == fieldNextSeq:
+			in.setNumber(&f.next)
+		case kind == bodyReset && in.number == fieldReason && in.bytes != nil:
+			f.reason = string(in.bytes)
+		}
+	}
+	return true
+}
+
+// validate returns why the frame, of a version, is dropped.
+func (f *frame) validate(versionSent uint32) error {
 	switch {
-	case message.GetVersion() != version:
-		return f, errVersion
+	case versionSent != version:
+		return errVersion
 	case !validStreamID(f.stream):
-		return f, errStreamID
+		return errStreamID
+	case f.body == 0:
+		return errNoBody
+	case f.body == bodyHandshake:
+		return errHandshake
+	case f.body == bodyData && len(f.payload) == 0:
+		return errPayload
+	case f.body == bodyData && f.index >= f.count:
+		return errSegment
+	case f.body == bodyReset && (len(f.reason) == 0 || len(f.reason) > maxReason):
+		return errReason
 	}
-	switch kind := message.GetBody().(type) {
-	case *relayv1.RelayMessageFrame_Data:
-		f.body = bodyData
-		f.seq, f.index, f.count, f.payload = kind.Data.GetSeq(), kind.Data.GetSegmentIndex(), kind.Data.GetSegmentCount(), kind.Data.GetPayload()
-		f.trace = tracecontext.Parse(message.GetTraceparent(), message.GetTracestate())
-		if len(f.payload) == 0 {
-			return f, errPayload
-		}
-		if f.index >= f.count {
-			return f, errSegment
-		}
-	case *relayv1.RelayMessageFrame_AckFrame:
-		f.body = bodyAck
-	case *relayv1.RelayMessageFrame_Resume:
-		f.body, f.next = bodyResume, kind.Resume.GetNextSeq()
-	case *relayv1.RelayMessageFrame_Reset_:
-		f.body, f.reason = bodyReset, kind.Reset_.GetReason()
-		if len(f.reason) == 0 || len(f.reason) > maxReason {
-			return f, errReason
-		}
-	case *relayv1.RelayMessageFrame_Heartbeat:
-		f.body = bodyHeartbeat
-	case *relayv1.RelayMessageFrame_Handshake:
-		return f, errHandshake
+	return nil
+}
+
+// field is a field of an encoded message.
+type field struct {
+	number protowire.Number
+	varint bool
+	value  uint64 // of a varint
+	bytes  []byte // of a string, of bytes or of a message; not nil then
+}
+
+// nextField returns the first field of b and what follows it, which is nil if b is
+// malformed.
+func nextField(b []byte) (f field, rest []byte) {
+	number, kind, n := protowire.ConsumeTag(b)
+	if n < 0 || number > protowire.MaxValidNumber {
+		return field{}, nil
+	}
+	f.number, b = number, b[n:]
+	switch kind {
+	case protowire.VarintType:
+		f.varint = true
+		f.value, n = protowire.ConsumeVarint(b)
+	case protowire.BytesType:
+		f.bytes, n = protowire.ConsumeBytes(b)
 	default:
-		return f, errNoBody
+		n = protowire.ConsumeFieldValue(number, kind, b)
 	}
-	return f, nil
+	if n < 0 {
+		return field{}, nil
+	}
+	return f, b[n:]
+}
+
+// setNumber sets a number if the field is one.
+func (f *field) setNumber(to *uint32) {
+	if f.varint {
+		*to = uint32(f.value)
+	}
+}
+
+// setBytes sets bytes if the field has some.
+func (f *field) setBytes(to *[]byte) {
+	if f.bytes != nil {
+		*to = f.bytes
+	}
+}
+
+// isBody reports whether the field is a body.
+func (f *field) isBody() bool {
+	return f.bytes != nil && body(f.number) >= bodyData && body(f.number) <= bodyHandshake
 }
 
 // validStreamID reports whether id is allowed as a stream id.
@@ -144,23 +240,16 @@ type Header struct {
 func ParseHeader(frame []byte) (Header, error) {
 	var h Header
 	for len(frame) > 0 {
-		number, kind, tag := protowire.ConsumeTag(frame)
-		if tag < 0 || number > protowire.MaxValidNumber {
+		var in field
+		if in, frame = nextField(frame); frame == nil {
 			return Header{}, errNotProtobuf
 		}
-		size := protowire.ConsumeFieldValue(number, kind, frame[tag:])
-		if size < 0 {
-			return Header{}, errNotProtobuf
+		switch {
+		case in.number == fieldStream && in.bytes != nil:
+			h.Stream = string(in.bytes)
+		case in.isBody():
+			h.Reset = body(in.number) == bodyReset // the last body counts
 		}
-		switch value := frame[tag : tag+size]; {
-		case kind != protowire.BytesType:
-		case number == fieldStream:
-			id, _ := protowire.ConsumeBytes(value)
-			h.Stream = string(id)
-		case body(number) >= bodyData && body(number) <= bodyHandshake:
-			h.Reset = body(number) == bodyReset // the last body counts
-		}
-		frame = frame[tag+size:]
 	}
 	if !validStreamID(h.Stream) {
 		return Header{}, streamIDError(h.Stream)

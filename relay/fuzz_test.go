@@ -11,7 +11,8 @@ import (
 	relayv1 "github.com/execwire/execwire/gen/go/codex/exec_server/relay/v1"
 )
 
-// FuzzFrame: whatever is decoded can be routed by its stream id, as what it is.
+// FuzzFrame: whatever is decoded can be routed by its stream id, as what it is, and is what
+// the schema says.
 func FuzzFrame(f *testing.F) {
 	for _, g := range golden {
 		f.Add(g.ours)
@@ -27,8 +28,15 @@ func FuzzFrame(f *testing.F) {
 		if validStreamID(schema.GetStreamId()) != (err == nil) || err == nil && (h.Stream != schema.GetStreamId() || h.Reset != isReset) {
 			t.Fatalf("it is of stream %q, but routed as %q, %v; reset %v, %v", schema.GetStreamId(), h.Stream, err, isReset, h.Reset)
 		}
-		if in, err := decode(b); err == nil && (in.stream != h.Stream || (in.body == bodyReset) != h.Reset) {
+		in, err := decode(b)
+		if err == nil && (in.stream != h.Stream || (in.body == bodyReset) != h.Reset) {
 			t.Fatalf("decoded as %+v, and routed as %+v", in, h)
+		}
+		data := schema.GetData()
+		if err == nil && (in.ack != schema.GetAck() || in.bits != schema.GetAckBits() || schema.GetVersion() != version ||
+			in.seq != data.GetSeq() || in.index != data.GetSegmentIndex() || in.count != data.GetSegmentCount() || !bytes.Equal(in.payload, data.GetPayload()) ||
+			in.next != schema.GetResume().GetNextSeq() || in.reason != schema.GetReset_().GetReason()) {
+			t.Fatalf("decoded as %+v, and by the schema as %v", in, &schema)
 		}
 	})
 }

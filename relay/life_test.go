@@ -17,7 +17,7 @@ func TestRun_Concurrent_Fails(t *testing.T) {
 	if err := h.Run(t.Context(), second); !errors.Is(err, ErrRunning) {
 		t.Errorf("a second carrier was served: %v", err)
 	}
-	if _, err := peer.Receive(); !errors.Is(err, net.ErrClosed) {
+	if _, err := peer.ReceiveOwned(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the second carrier was not closed: %v", err)
 	}
 	send(t, s, "hello")
@@ -142,7 +142,7 @@ func TestStream_SilentPeer_Ends(t *testing.T) {
 // A stream that is not received from blocks only its own sender, and buffers a
 // bounded amount.
 func TestStream_Unread_BlocksOnlyItsSender(t *testing.T) {
-	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
+	h, x := endpoint(t, Config{Role: Harness, SegmentBytes: 62 << 10}), endpoint(t, Config{})
 	connect(t, h, x)
 	s, other := openReliable(t, h), openReliable(t, h)
 	ctx, cancel := context.WithCancelCause(within(t))

@@ -48,7 +48,7 @@ func sendData(t *testing.T, to *pipeEnd, id string, seq uint32, payload string) 
 // receiveFrame returns the next frame, which must be of this stream.
 func receiveFrame(t *testing.T, from *pipeEnd, id string) *relayv1.RelayMessageFrame {
 	t.Helper()
-	b, err := from.Receive()
+	b, err := from.ReceiveOwned()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,14 @@
 package relay
 
-import "github.com/execwire/execwire/internal/tracecontext"
+import (
+	"github.com/execwire/execwire/internal/buffers"
+	"github.com/execwire/execwire/internal/tracecontext"
+)
 
 // heldSegment is a received segment that cannot be processed yet.
 type heldSegment struct {
 	payload      []byte
+	buffer       []byte // of internal/buffers, with the payload
 	index, count uint32
 	trace        tracecontext.Context
 }
@@ -12,6 +16,7 @@ type heldSegment struct {
 // received is a message for the application.
 type received struct {
 	payload []byte
+	buffer  []byte               // of internal/buffers, with the payload
 	trace   tracecontext.Context // of its first segment
 }
 
@@ -53,13 +58,14 @@ func (p *pool) resize(old *int, size int) bool {
 	return true
 }
 
-// accept processes a numbered segment, whose payload it retains, and reports
+// accept processes a numbered segment, whose buffer it takes from f if it retains the
+// payload, and reports
 // whether it is in the queue or in the message being assembled. Otherwise it was
 // received before, waits for earlier segments or queue space, or has to be
 // retransmitted for lack of space. A reason means that the stream must end.
 func (r *receiver) accept(f *frame) (accepted bool, reason string) {
 	at := distance(r.next, f.seq)
-	seg := heldSegment{f.payload, f.index, f.count, f.trace}
+	seg := heldSegment{f.payload, f.buffer, f.index, f.count, f.trace}
 	switch {
 	case at < 0, at >= ackedBits, r.bits&(1<<at) != 0:
 		return false, ""
@@ -69,6 +75,7 @@ func (r *receiver) accept(f *frame) (accepted bool, reason string) {
 			return false, reason
 		}
 		if accepted {
+			f.buffer = nil
 			return true, r.drain()
 		}
 	}
@@ -79,6 +86,7 @@ func (r *receiver) accept(f *frame) (accepted bool, reason string) {
 		r.held = make([]heldSegment, ackedBits)
 	}
 	r.held[f.seq%ackedBits] = seg
+	f.buffer = nil
 	r.bits |= 1 << at
 	r.heldBytes += len(seg.payload)
 	return false, ""
@@ -137,16 +145,17 @@ func (r *receiver) assemble(seg heldSegment) (reason string) {
 		return ReasonMessageTooLarge
 	}
 	if seg.count == 1 {
-		r.enqueue(received{seg.payload, seg.trace})
+		r.enqueue(received{seg.payload, seg.buffer, seg.trace})
 		return ""
 	}
 	if seg.index == 0 {
 		r.trace = seg.trace
 	}
 	r.partial = extend(r.partial, seg.payload, int(min(int64(seg.count)*int64(len(seg.payload)), int64(limit))))
+	buffers.Put(seg.buffer)
 	r.index, r.count = r.index+1, seg.count
 	if r.index == r.count {
-		r.enqueue(received{r.partial, r.trace})
+		r.enqueue(received{r.partial, r.partial, r.trace})
 		r.partial, r.trace, r.index, r.count = nil, tracecontext.Context{}, 0, 0
 	}
 	return ""
@@ -156,8 +165,8 @@ func (r *receiver) assemble(seg heldSegment) (reason string) {
 // announced: a peer must send the bytes that it wants buffered.
 func extend(b, more []byte, announced int) []byte {
 	if need := len(b) + len(more); need > cap(b) {
-		larger := make([]byte, len(b), max(need, min(announced, 2*need)))
-		copy(larger, b)
+		larger := append(buffers.Get(max(need, min(announced, 2*need))), b...)
+		buffers.Put(b)
 		b = larger
 	}
 	return append(b, more...)
@@ -178,7 +187,8 @@ func (r *receiver) acceptPlain(f *frame) (reason string) {
 	case r.queuedBytes >= r.config.PlainQueueBytes, !r.pool.resize(&r.fromPool, max(r.fromPool, r.queuedBytes+len(payload)-r.config.QueueBytes)):
 		return ReasonReceiveOverflow
 	}
-	r.enqueue(received{payload, f.trace})
+	r.enqueue(received{payload, f.buffer, f.trace})
+	f.buffer = nil
 	return ""
 }
 

@@ -117,7 +117,7 @@ func TestSend_TooLargeForPeer_EndsStream(t *testing.T) {
 
 // The context of a Send ends after a part of the message was sent.
 func TestSend_CanceledMidMessage_EndsStream(t *testing.T) {
-	h, x := endpoint(t, Config{Role: Harness, MessageBytes: 100 << 20}), endpoint(t, Config{QueueBytes: 1})
+	h, x := endpoint(t, Config{Role: Harness, SegmentBytes: 62 << 10, MessageBytes: 100 << 20}), endpoint(t, Config{QueueBytes: 1})
 	connect(t, h, x)
 	s := openReliable(t, h)
 	send(t, s, "first")
@@ -155,7 +155,7 @@ func (c *lateContext) Err() error {
 
 // The context ends at the moment at which a Send that waits is woken.
 func TestSend_CanceledMidMessageWhileStreamChanges_FailsWithCause(t *testing.T) {
-	h, x := endpoint(t, Config{Role: Harness, MessageBytes: 100 << 20}), endpoint(t, Config{QueueBytes: 1})
+	h, x := endpoint(t, Config{Role: Harness, SegmentBytes: 62 << 10, MessageBytes: 100 << 20}), endpoint(t, Config{QueueBytes: 1})
 	connect(t, h, x)
 	s := openReliable(t, h)
 	send(t, s, "first")

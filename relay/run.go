@@ -83,7 +83,7 @@ func (e *Endpoint) startRun() error {
 // readLoop processes frames of the carrier. It never waits for a stream.
 func (e *Endpoint) readLoop(c Carrier) error {
 	for {
-		b, err := c.Receive()
+		b, err := c.ReceiveOwned()
 		if err != nil {
 			return err
 		}

@@ -6,18 +6,20 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/execwire/execwire/internal/buffers"
 	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/tracecontext"
 )
 
 // Stream carries messages in both directions, in order. All methods may be called
-// concurrently. A stream ends by Reset, by a reset of the peer, by a limit, when
+// concurrently, but Receive by one goroutine. A stream ends by Reset, by a reset of the peer, by a limit, when
 // the peer is silent for too long, or when the endpoint is closed.
 type Stream struct {
 	id       string
 	endpoint *Endpoint
 	state    *streamState     // guarded by endpoint.mu
 	changed  notify.Broadcast // guarded by endpoint.mu; notified when the stream ended or an operation may proceed
+	received []byte           // guarded by endpoint.mu; buffer of the message that Receive returned last
 	sending  chan struct{}    // binary semaphore of send
 	done     chan struct{}    // closed when the stream has ended
 }
@@ -133,10 +135,10 @@ func (s *Stream) await(ctx context.Context, attempt func() (done bool, err error
 	return s.endpoint.await(ctx, &s.changed, attempt)
 }
 
-// Receive returns the next message, which the caller owns, and blocks until there
-// is one. The error is the cause of ctx or, permanently, the stream's
-// [*ResetError]; messages received before the end of the stream are returned
-// first.
+// Receive returns the next message, which is valid until the next Receive, and blocks
+// until there is one. It is for one goroutine at a time. The error is the cause of ctx or,
+// permanently, the stream's [*ResetError]; messages received before the end of the stream
+// are returned first.
 func (s *Stream) Receive(ctx context.Context) (message []byte, err error) {
 	message, _, err = s.ReceiveTraced(ctx)
 	return message, err
@@ -146,8 +148,10 @@ func (s *Stream) Receive(ctx context.Context) (message []byte, err error) {
 // message carried: zero if there was none, or it was malformed.
 func (s *Stream) ReceiveTraced(ctx context.Context) (message []byte, trace tracecontext.Context, err error) {
 	err = s.await(ctx, func() (done bool, err error) {
+		buffers.Put(s.received)
+		s.received = nil
 		if got := s.state.pop(); got.payload != nil {
-			message, trace = got.payload, got.trace
+			message, trace, s.received = got.payload, got.trace, got.buffer
 			s.endpoint.update(s.state)
 			return true, nil
 		}

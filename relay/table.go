@@ -3,6 +3,8 @@ package relay
 import (
 	"container/heap"
 	"time"
+
+	"github.com/execwire/execwire/internal/buffers"
 )
 
 // streamState is the endpoint's state of a stream.
@@ -151,10 +153,11 @@ func (t *table) detach() {
 	}
 }
 
-// handleFrame processes a frame. The error says why it was dropped, if it should
-// not have been sent.
+// handleFrame processes a frame, whose buffer it owns. The error says why it was dropped,
+// if it should not have been sent.
 func (t *table) handleFrame(now time.Time, b []byte) error {
 	in, err := decode(b)
+	defer func() { buffers.Put(in.buffer) }()
 	if err != nil {
 		return err
 	}

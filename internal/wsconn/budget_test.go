@@ -24,7 +24,7 @@ func trickling(t *testing.T, url string, size int) *rawConn {
 // Messages that arrive slowly do not exceed the budget together, and small
 // messages are not affected.
 func TestBudget_SlowMessages_AreBounded(t *testing.T) {
-	const large, limit = 100_000, 300_000 // three buffers for large messages, less the free part
+	const large, limit = 100_000, 300_000 // each takes a buffer of 112 KiB, of which a part is free
 	budget := wsconn.NewBudget(limit)
 	refusals := make(chan error, 1)
 	url := listen(t, wsconn.Options{MessageBytes: 2 * large, Budget: budget}, func(c *wsconn.Conn) {
@@ -44,7 +44,7 @@ func TestBudget_SlowMessages_AreBounded(t *testing.T) {
 		}
 	})
 	var slow []*rawConn
-	for range limit / (2*64<<10 - wsconn.OwnBytes) {
+	for range limit / (112<<10 - wsconn.OwnBytes) {
 		slow = append(slow, trickling(t, url, large))
 	}
 	small := raw(t, url)

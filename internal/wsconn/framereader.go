@@ -92,6 +92,14 @@ func (r *frameReader) Read(p []byte) (int, error) {
 	return 0, notNormal(err)
 }
 
+// remaining returns how many bytes of the current frame are still to come, and whether
+// more frames of the message follow.
+func (r *frameReader) remaining() (bytes int64, more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.left, r.messageOpen
+}
+
 // nextData reads up to the payload of the next data frame. mu is held.
 func (r *frameReader) nextData() error {
 	for {

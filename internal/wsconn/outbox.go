@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/execwire/execwire/internal/buffers"
 )
 
 // bufferBytes is the size of an outgoing buffer. A connection has at most two,
@@ -19,9 +21,6 @@ const controlReserve = 1 << 10
 // idleThreshold is how long nothing may have been written for a sender to write
 // its frame itself, instead of waking a goroutine.
 const idleThreshold = 10 * time.Microsecond
-
-// buffers pools outgoing buffers.
-var buffers = sync.Pool{New: func() any { return new([bufferBytes]byte) }}
 
 // outbox buffers outgoing frames and writes them in one goroutine, which runs
 // only while there is something to write. Senders of data wait for buffer space.
@@ -113,7 +112,7 @@ func (o *outbox) fill(b, key []byte) error {
 // buffer appends b, which must fit. mu is held.
 func (o *outbox) buffer(b []byte) {
 	if o.pending == nil {
-		o.pending = buffers.Get().(*[bufferBytes]byte)[:0]
+		o.pending = buffers.Get(bufferBytes)
 	}
 	o.pending = append(o.pending, b...)
 }
@@ -224,7 +223,7 @@ func (o *outbox) flush() {
 	o.changed.Broadcast()
 	o.mu.Unlock()
 	_, err := o.to.Write(full)
-	buffers.Put((*[bufferBytes]byte)(full[:bufferBytes]))
+	buffers.Put(full)
 	o.mu.Lock()
 	o.lastWrite = time.Now()
 	if err != nil {

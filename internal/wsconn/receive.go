@@ -6,23 +6,15 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"time"
+
+	"github.com/execwire/execwire/internal/buffers"
 )
 
-// Sizes of receive buffers. A buffer starts small and grows with the data
-// received, not with what was announced: a peer must send the bytes that it wants
-// buffered. Larger buffers are not pooled.
-const (
-	smallReceiveBytes = 4 << 10
-	largeReceiveBytes = 64 << 10
-)
-
-// Pools of receive buffers.
-var (
-	smallReceiveBuffers = sync.Pool{New: func() any { return new([smallReceiveBytes]byte) }}
-	largeReceiveBuffers = sync.Pool{New: func() any { return new([largeReceiveBytes]byte) }}
-)
+// largeReceiveBytes is how large a receive buffer may be without counting against the
+// budget. A buffer starts small and grows with the data received, not with what was
+// announced: a peer must send the bytes that it wants buffered.
+const largeReceiveBytes = 64 << 10
 
 // Receive returns the next message, which is valid until the next Receive, and
 // blocks until there is one. Text and binary messages are treated alike, and text
@@ -54,7 +46,7 @@ func (c *Conn) Receive() ([]byte, error) {
 }
 
 // ReceiveOwned is [Conn.Receive], but the message belongs to the caller, who may
-// return its buffer with [Recycle]. The message takes at least three quarters of
+// return its buffer with [buffers.Put]. The message takes at least three quarters of
 // its buffer.
 func (c *Conn) ReceiveOwned() ([]byte, error) {
 	message, err := c.Receive()
@@ -69,10 +61,6 @@ func (c *Conn) ReceiveOwned() ([]byte, error) {
 	return message, nil
 }
 
-// Recycle makes the buffer of a message of [Conn.ReceiveOwned] available to other
-// connections. The message must not be used any more.
-func Recycle(message []byte) { recycle(message) }
-
 // receive reads a message into received.
 func (c *Conn) receive() error {
 	opcode, err := c.in.next()
@@ -83,7 +71,7 @@ func (c *Conn) receive() error {
 		_, err := io.Copy(io.Discard, c.in)
 		return err
 	}
-	b := smallReceiveBuffers.Get().(*[smallReceiveBytes]byte)[:0]
+	b := buffers.Get(buffers.Min)
 	for {
 		if len(b) == cap(b) {
 			larger, err := c.grow(b)
@@ -105,38 +93,31 @@ func (c *Conn) receive() error {
 	}
 }
 
-// grow returns a larger copy of b. The buffer never exceeds the maximum message
-// size plus one byte, which is needed to detect the end.
+// grow returns a larger copy of b, for the rest of the frame if that fits into a pooled
+// buffer. A larger one never exceeds the maximum message size plus one byte, which is
+// needed to detect the end.
 func (c *Conn) grow(b []byte) ([]byte, error) {
-	var larger []byte
-	if cap(b) < largeReceiveBytes {
-		larger = largeReceiveBuffers.Get().(*[largeReceiveBytes]byte)[:len(b)]
-	} else {
-		size := min(2*int64(cap(b))-1, c.options.MessageBytes) + 1
-		if !c.share.Resize(size) {
-			return nil, c.options.Budget.newError(false)
-		}
-		larger = make([]byte, len(b), size)
+	left, more := c.in.remaining()
+	size := int64(len(b)) + left + 1
+	if more {
+		size = max(size, 2*int64(len(b)))
 	}
-	copy(larger, b)
-	recycle(b)
+	if size > buffers.Max {
+		size = min(max(2*int64(len(b)), largeReceiveBytes), c.options.MessageBytes+1)
+	}
+	capacity := buffers.Size(int(size))
+	if capacity > largeReceiveBytes && !c.share.Resize(int64(capacity)) {
+		return nil, c.options.Budget.newError(false)
+	}
+	larger := append(buffers.Get(capacity), b...)
+	buffers.Put(b)
 	return larger, nil
-}
-
-// recycle returns a buffer to its pool.
-func recycle(b []byte) {
-	switch b = b[:cap(b)]; len(b) {
-	case smallReceiveBytes:
-		smallReceiveBuffers.Put((*[smallReceiveBytes]byte)(b))
-	case largeReceiveBytes:
-		largeReceiveBuffers.Put((*[largeReceiveBytes]byte)(b))
-	}
 }
 
 // release gives up the message returned last.
 func (c *Conn) release() {
 	if c.received != nil {
-		recycle(c.received)
+		buffers.Put(c.received)
 		c.received = nil
 		c.share.Resize(0)
 	}

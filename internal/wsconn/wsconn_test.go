@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/execwire/execwire/internal/buffers"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -142,7 +143,7 @@ func TestProve(t *testing.T) {
 func TestReceiveOwned_IsNotReused(t *testing.T) {
 	const messages = 40
 	content := func(i int) []byte {
-		return bytes.Repeat([]byte{byte(i + 1)}, []int{0, 10, 3000, 3500, 4096, 50_000, 64 << 10, 65_537, 200_000, 250_000}[i%10])
+		return bytes.Repeat([]byte{byte(i + 1)}, []int{0, 10, 3000, 3500, 4096, 50_000, 64 << 10, 131_200, 200_000, 250_000}[i%10])
 	}
 	received := make(chan [][]byte, 1)
 	url := listen(t, wsconn.Options{Binary: true}, func(c *wsconn.Conn) {
@@ -160,7 +161,7 @@ func TestReceiveOwned_IsNotReused(t *testing.T) {
 		}
 		received <- owned
 		for _, b := range owned {
-			wsconn.Recycle(b)
+			buffers.Put(b)
 		}
 		_ = c.Close(wsconn.CodeNormal, "")
 	})

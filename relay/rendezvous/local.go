@@ -1,12 +1,12 @@
 package rendezvous
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net"
 	"sync"
 
+	"github.com/execwire/execwire/internal/buffers"
 	"github.com/execwire/execwire/relay"
 )
 
@@ -93,9 +93,9 @@ func newPipe() (a, b *pipeEnd) {
 	return &pipeEnd{in: one, out: two, closed: closed, close: end}, &pipeEnd{in: two, out: one, closed: closed, close: end}
 }
 
-// Receive implements [relay.Carrier]. Once an end has closed, the error is io.EOF, as
+// ReceiveOwned implements [relay.Carrier]. Once an end has closed, the error is io.EOF, as
 // that of a websocket that its peer has closed for good.
-func (p *pipeEnd) Receive() ([]byte, error) {
+func (p *pipeEnd) ReceiveOwned() ([]byte, error) {
 	select {
 	case frame := <-p.in:
 		return frame, nil
@@ -104,13 +104,10 @@ func (p *pipeEnd) Receive() ([]byte, error) {
 	}
 }
 
-// ReceiveOwned is Receive: nothing refers to the frame.
-func (p *pipeEnd) ReceiveOwned() ([]byte, error) { return p.Receive() }
-
 // Send implements [relay.Carrier].
 func (p *pipeEnd) Send(frame []byte) error {
 	select {
-	case p.out <- bytes.Clone(frame):
+	case p.out <- append(buffers.Get(len(frame)), frame...):
 		return nil
 	case <-p.closed:
 		return net.ErrClosed

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/buffers"
 	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
@@ -143,7 +144,7 @@ func (c *peerConn) writeLoop() {
 			c.fail(wsconn.CodeNormal, "")
 			return
 		default:
-			wsconn.Recycle(frame)
+			buffers.Put(frame)
 		}
 	}
 }
