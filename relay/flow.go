@@ -6,6 +6,11 @@ import "time"
 // frame.
 const ackDelay = 5 * time.Millisecond
 
+// ackParts is the part (1/n) of a window that is acknowledged at once. Who sends output
+// waits for acknowledgements, too, with windows of its own: without this JSON-RPC carried
+// 40 % less.
+const ackParts = 16
+
 // Bounds of the interval between probes, which doubles.
 const (
 	minProbeInterval = 200 * time.Millisecond
@@ -40,7 +45,7 @@ type flow struct {
 
 	// Control frames to send.
 	resume, heartbeat, ackNow bool
-	unacked                   int // segments accepted since the last acknowledgement
+	unacked, unackedBytes     int // segments accepted since the last acknowledgement, and their payloads
 
 	// Deadlines; zero means none. At missingEnd the peer must have acknowledged a
 	// segment that was dropped here.

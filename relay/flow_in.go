@@ -131,7 +131,8 @@ func (f *flow) handleData(now time.Time, in *frame) error {
 		return nil
 	}
 	f.unacked++
-	if f.unacked >= ackedBits/2 || f.receive.bits != 0 {
+	f.unackedBytes += len(in.payload)
+	if f.unacked >= ackedBits/2 || f.unackedBytes >= f.config.WindowBytes/ackParts || f.receive.bits != 0 {
 		f.ackNow = true
 	}
 	if f.ackAt.IsZero() {

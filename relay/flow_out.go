@@ -3,6 +3,7 @@ package relay
 import (
 	"time"
 
+	"github.com/execwire/execwire/internal/buffers"
 	"github.com/execwire/execwire/internal/tracecontext"
 )
 
@@ -78,7 +79,7 @@ func (s *segment) prependHeader(id string, ack, bits, number uint32) []byte {
 // frameSent updates the state after a frame, which carries the acknowledgement.
 func (f *flow) frameSent(now time.Time) {
 	f.lastSent = now
-	f.ackNow, f.ackAt, f.unacked = false, time.Time{}, 0
+	f.ackNow, f.ackAt, f.unacked, f.unackedBytes = false, time.Time{}, 0, 0
 }
 
 // splitMessage yields the segments of a message, each with space for its header. The
@@ -99,11 +100,9 @@ func splitMessage(id string, message []byte, size int, trace tracecontext.Contex
 	}
 }
 
-var zeroHeader [headerFixed + maxStreamID]byte
-
 // newSegment returns a segment with a copy of the payload.
 func newSegment(id string, payload []byte, index, count int) segment {
 	space := headerFixed + len(id)
-	// append to a full slice allocates without clearing.
-	return segment{frame: append(zeroHeader[:space:space], payload...), payloadAt: space, payloadEnd: space + len(payload), index: uint32(index), count: uint32(count)}
+	frame := append(buffers.Get(space + len(payload))[:space], payload...)
+	return segment{frame: frame, payloadAt: space, payloadEnd: len(frame), index: uint32(index), count: uint32(count)}
 }

@@ -3,6 +3,8 @@ package relay
 import (
 	mathbits "math/bits"
 	"time"
+
+	"github.com/execwire/execwire/internal/buffers"
 )
 
 // reorderThreshold is how many segments sent later must have arrived before a
@@ -11,7 +13,7 @@ const reorderThreshold = 3
 
 // segment is a part of a message that is sent or retransmitted.
 type segment struct {
-	frame        []byte // space for the header, followed by the payload and the trace context
+	frame        []byte // of internal/buffers: space for the header, followed by the payload and the trace context
 	payloadAt    int    // where in frame the payload begins
 	payloadEnd   int    // where it ends
 	index, count uint32
@@ -30,6 +32,7 @@ type sender struct {
 	first         uint32    // number of queue[0]
 	queue         []segment // segments before unsent have been sent at least once
 	unsent        int
+	taken         uint32 // number of the segment that was taken last, and may be being sent
 	bytes         int    // of all payloads
 	lost          int    // segments to be retransmitted
 	order         uint64 // of the latest transmission
@@ -66,6 +69,9 @@ func (s *sender) pop() {
 		s.unsent--
 	}
 	s.bytes -= oldest.size()
+	if s.first != s.taken {
+		buffers.Put(oldest.frame)
+	}
 	s.first++
 }
 
@@ -189,7 +195,8 @@ func (s *sender) take(now time.Time) (*segment, uint32) {
 	s.order++
 	seg := &s.queue[at]
 	seg.sent, seg.order = now, s.order
-	return seg, s.first + uint32(at)
+	s.taken = s.first + uint32(at)
+	return seg, s.taken
 }
 
 // pending reports whether there is a segment to send now.
