@@ -33,11 +33,15 @@ type Conn struct {
 }
 
 // newConn returns a connection after its handshake. It reads from in and writes to
-// out, and sets the deadlines of conn and closes it.
-func newConn(conn net.Conn, in io.Reader, out io.Writer, isClient bool, peer string, o Options) *Conn {
+// out, and sets the deadlines of conn and closes it. Without TLS it may write to the
+// socket of conn, too.
+func newConn(conn net.Conn, in io.Reader, out io.Writer, isClient, hasTLS bool, peer string, o Options) *Conn {
 	c := &Conn{options: o, peer: o.Label + " " + peer, conn: conn, raw: innermost(conn), pings: newPingTracker()}
 	c.in = newFrameReader(in, !isClient, o, c.onControl)
 	c.out = newOutbox(out, isClient)
+	if !hasTLS {
+		c.out.tryWrite = tryWriter(c.raw)
+	}
 	c.share = o.Budget.Share(o.Principal, c.onEvict)
 	c.ended, c.end = context.WithCancelCause(context.Background())
 	return c

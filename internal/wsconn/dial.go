@@ -56,7 +56,7 @@ func Dial(ctx context.Context, url string, o DialOptions) (*Conn, error) {
 	d.upgraded.accepted = true
 	_ = ws.CloseNow() // closes nothing: the handshake is all that the library does
 	stream := d.upgraded.ReadWriteCloser
-	return newConn(d.raw, stream, stream, true, d.host, o.withDefaults()).watch(), nil
+	return newConn(d.raw, stream, stream, true, response.TLS != nil, d.host, o.withDefaults()).watch(), nil
 }
 
 // noRedirect rejects redirects: the credentials are for the named server only.

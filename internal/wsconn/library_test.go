@@ -95,7 +95,7 @@ const (
 func ownConversation(t *testing.T, isClient bool, peer io.Reader) (got conversation) {
 	conn := &scriptedConn{Reader: peer}
 	options := Options{FrameBytes: comparedBytes, MessageBytes: comparedBytes}
-	c := newConn(conn, conn, conn, isClient, "peer", options.withDefaults())
+	c := newConn(conn, conn, conn, isClient, false, "peer", options.withDefaults())
 	var err error
 	for err == nil {
 		var message []byte

@@ -29,6 +29,9 @@ const idleThreshold = 10 * time.Microsecond
 type outbox struct {
 	to     io.Writer
 	client bool // frames are masked
+	// tryWrite writes what it can without waiting; nil if nothing can. It is set before
+	// the first frame.
+	tryWrite func([]byte) (int, error)
 
 	mu         sync.Mutex
 	changed    sync.Cond // of mu; buffer space, end of a frame, or failure
@@ -80,6 +83,45 @@ func (o *outbox) sendData(first byte, payload []byte) error {
 	}
 	o.startWriter()
 	return o.err
+}
+
+// trySend is sendData if that does not have to wait, neither for space nor for the peer.
+// Otherwise it does nothing and returns false.
+func (o *outbox) trySend(first byte, payload []byte) bool {
+	var header [maxHeader]byte
+	key := o.key()
+	head := appendHeader(header[:0], first, len(payload), key)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.midFrame || o.checkOpen() != nil || len(o.pending)+len(head)+len(payload) > bufferBytes-controlReserve {
+		return false
+	}
+	o.buffer(head)
+	start := len(o.pending)
+	o.buffer(payload)
+	if key != nil {
+		mask(o.pending[start:], key, 0)
+	}
+	if o.tryWrite != nil && !o.writing && time.Since(o.lastWrite) > idleThreshold {
+		o.addControl()
+		o.tryFlush()
+	}
+	o.startWriter()
+	return true
+}
+
+// tryFlush writes as much of the buffer as is possible without waiting. mu is held.
+func (o *outbox) tryFlush() {
+	n, err := o.tryWrite(o.pending)
+	o.lastWrite = time.Now()
+	if err != nil {
+		o.failLocked(err)
+		return
+	}
+	if o.pending = o.pending[:copy(o.pending, o.pending[n:])]; len(o.pending) == 0 {
+		buffers.Put(o.pending)
+		o.pending = nil
+	}
 }
 
 // fill buffers b, masked if key is not nil, and waits for space as needed. mu is

@@ -38,6 +38,12 @@ func (c *Conn) Send(message []byte) error {
 	return nil
 }
 
+// TrySend is [Conn.Send] if that does not have to wait, neither for buffer space nor for the
+// peer. Otherwise, and if the connection has failed, it does nothing and returns false.
+func (c *Conn) TrySend(message []byte) bool {
+	return c.out.trySend(bitFinal|c.opcode(), message)
+}
+
 // fragmentBuffers pools the buffers of messageWriters.
 var fragmentBuffers = sync.Pool{New: func() any { return new([fragmentBytes]byte) }}
 

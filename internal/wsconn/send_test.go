@@ -42,6 +42,37 @@ func TestSend_Text(t *testing.T) {
 	}
 }
 
+// TrySend takes messages until the peer would have to be awaited. None is lost or
+// overtaken, and Send follows.
+func TestTrySend_DoesNotWait(t *testing.T) {
+	c, server := open(t, wsconn.Options{Binary: true})
+	if server.TrySend(make([]byte, 1<<20)) {
+		t.Error("it takes more than its buffer")
+	}
+	message := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 10_000+i) }
+	taken := 0
+	for server.TrySend(message(taken)) {
+		taken++
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- server.Send([]byte("last")) }()
+	for i := range taken {
+		c.expect(t, final|binaryData, string(message(i)))
+	}
+	c.expect(t, final|binaryData, "last")
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+	if !server.TrySend([]byte("more")) {
+		t.Error("it takes nothing once there is space")
+	}
+	c.expect(t, final|binaryData, "more")
+	_ = server.Close(wsconn.CodeNormal, "")
+	if server.TrySend([]byte("late")) {
+		t.Error("a closed connection takes a message")
+	}
+}
+
 // whole reads one message and returns the length of its longest frame.
 func (c *rawConn) whole(t *testing.T) (message string, longest int) {
 	t.Helper()

@@ -165,7 +165,7 @@ func bare(t *testing.T, limits Limits, instance string) (r *executorRoute, clock
 // drain takes all frames queued for a connection, as text.
 func drain(c *peerConn) (frames []string) {
 	for {
-		frame, _ := c.next()
+		frame, _ := taken(c)
 		if frame == nil {
 			return frames
 		}

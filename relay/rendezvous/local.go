@@ -114,6 +114,9 @@ func (p *pipeEnd) Send(frame []byte) error {
 	}
 }
 
+// TrySend sends nothing: the other end may have to be awaited.
+func (p *pipeEnd) TrySend([]byte) bool { return false }
+
 // Close implements [relay.Carrier].
 func (p *pipeEnd) Close(int, string) error {
 	p.close()

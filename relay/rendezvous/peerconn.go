@@ -18,6 +18,7 @@ import (
 type frameConn interface {
 	ReceiveOwned() ([]byte, error) // nil is a message that is not binary
 	Send(frame []byte) error       // does not retain the frame
+	TrySend(frame []byte) bool     // is Send if that need not wait, and else does nothing
 	Close(code int, reason string) error
 }
 
@@ -43,6 +44,9 @@ type peerConn struct {
 	closing chan struct{} // closed when the connection is to be closed
 
 	// Guarded by route.mu.
+	serving     bool                 // serve was called
+	sending     bool                 // a goroutine sends
+	unsent      []byte               // the next frame, which was taken from its queue
 	resets      []pendingReset       // sent before everything else
 	ready       []*sendQueue         // queues with frames, served round-robin
 	queuedBytes int64                // bytes in the queues of ready
@@ -68,12 +72,16 @@ func newPeerConn(principal string, resumable bool) *peerConn {
 	}
 }
 
-// serve passes received frames to receive and sends queued ones, until the
+// serve passes received frames to receive, which may queue them for another connection, and
+// sends queued ones, until the
 // websocket ends or startClose is called. It calls disconnect before it closes
 // the websocket, and returns when no goroutine is left: with the receive error if
 // the peer ended the connection, or nil if the hub did. There is no grace period
 // for a peer that closed the websocket for good.
-func (c *peerConn) serve(receive func(c *peerConn, frame []byte), disconnect func(*peerConn)) error {
+func (c *peerConn) serve(receive func(c *peerConn, frame []byte) (to *peerConn), disconnect func(*peerConn)) error {
+	c.route.mu.Lock()
+	c.serving = true
+	c.route.mu.Unlock()
 	var received error
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -84,7 +92,9 @@ func (c *peerConn) serve(receive func(c *peerConn, frame []byte), disconnect fun
 				c.fail(closeStatusFor(err))
 				return
 			}
-			receive(c, frame)
+			if to := receive(c, frame); to != nil {
+				to.sendNow()
+			}
 		}
 	})
 	written := make(chan struct{})
@@ -140,24 +150,66 @@ func (c *peerConn) writeLoop() {
 			return
 		case frame == nil:
 			<-c.wake.C()
+			continue
 		case c.conn.Send(frame) != nil:
 			c.fail(wsconn.CodeNormal, "")
 			return
-		default:
-			buffers.Put(frame)
 		}
+		c.sent(frame, true)
 	}
 }
 
-// next returns the next frame to send, which the caller owns: resets first, then
-// round-robin among the streams. It is nil if there is none now; more is false if
-// there will be none.
+// sendNow sends the next frame in the calling goroutine, if that is possible without waiting
+// and no other goroutine sends: that takes less time than waking writeLoop, to which it
+// leaves the rest.
+func (c *peerConn) sendNow() {
+	frame, _ := c.next()
+	if frame == nil {
+		return
+	}
+	if more := c.sent(frame, c.conn.TrySend(frame)); more {
+		c.wake.Set()
+	}
+}
+
+// sent ends the sending of a frame. One that was not sent will be the next. It reports
+// whether there is one.
+func (c *peerConn) sent(frame []byte, sent bool) (more bool) {
+	c.route.mu.Lock()
+	defer c.route.mu.Unlock()
+	if c.sending = false; sent {
+		buffers.Put(frame)
+	} else {
+		c.unsent = frame
+	}
+	return c.unsent != nil || len(c.resets)+len(c.ready) > 0 || c.isClosing
+}
+
+// next returns the next frame to send, which the caller owns until it calls sent: resets
+// first, then round-robin among the streams. It is nil if there is none now, or another
+// goroutine sends one; more is false if there will be none.
 func (c *peerConn) next() (frame []byte, more bool) {
 	r := c.route
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.failed {
 		return nil, false
+	}
+	if c.sending {
+		return nil, true
+	}
+	if frame, more = c.take(); frame != nil {
+		c.sending = true
+	}
+	return frame, more
+}
+
+// take is next for a connection that has not failed. mu is held.
+func (c *peerConn) take() (frame []byte, more bool) {
+	r := c.route
+	if frame = c.unsent; frame != nil {
+		c.unsent = nil
+		return frame, true
 	}
 	if len(c.resets) > 0 {
 		reset := c.resets[0]

@@ -69,10 +69,10 @@ func (q *sendQueue) queuedBeside(c *peerConn) int64 {
 }
 
 // enqueue queues a frame in a queue to the peer. reset tells whether it ends the
-// stream. The route's mu is held.
-func (c *peerConn) enqueue(q *sendQueue, frame []byte, reset bool) {
+// stream. It returns c if sendNow is to be called then, or nil. The route's mu is held.
+func (c *peerConn) enqueue(q *sendQueue, frame []byte, reset bool) (to *peerConn) {
 	if c.overflows(q, frame) {
-		return
+		return nil
 	}
 	q.frames, q.bytes, q.endsStream = append(q.frames, frame), q.bytes+weight(frame), reset
 	c.queuedBytes += weight(frame)
@@ -82,7 +82,10 @@ func (c *peerConn) enqueue(q *sendQueue, frame []byte, reset bool) {
 		q.conn = c
 		c.ready = append(c.ready, q)
 	}
-	c.wake.Set()
+	if !c.serving {
+		return nil
+	}
+	return c
 }
 
 // overflows reports whether a frame does not fit, and handles that: the sender

@@ -90,8 +90,9 @@ func (r *executorRoute) expireExecutor(*gracePeriod) {
 	clear(r.executorResets)
 }
 
-// handleExecutorFrame routes a frame received on c, which it owns from then on.
-func (r *executorRoute) handleExecutorFrame(c *peerConn, frame []byte) {
+// handleExecutorFrame routes a frame received on c, which it owns from then on. It returns
+// the connection whose sendNow is to be called then, or nil.
+func (r *executorRoute) handleExecutorFrame(c *peerConn, frame []byte) (to *peerConn) {
 	header, err := relay.ParseHeader(frame)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,8 +109,9 @@ func (r *executorRoute) handleExecutorFrame(c *peerConn, frame []byte) {
 		r.stats.drop(dropOffline)
 	default:
 		s.lastUsed = r.clock.now()
-		s.harness.enqueue(s.down, frame, header.Reset)
+		return s.harness.enqueue(s.down, frame, header.Reset)
 	}
+	return nil
 }
 
 // isExpected reports whether the executor is connected or within its grace

@@ -44,18 +44,19 @@ func (r *executorRoute) expireHarness(grace *gracePeriod) {
 	}
 }
 
-// handleHarnessFrame routes a frame received on c, which it owns from then on.
-func (r *executorRoute) handleHarnessFrame(c *peerConn, frame []byte) {
+// handleHarnessFrame routes a frame received on c, which it owns from then on. It returns
+// the connection whose sendNow is to be called then, or nil.
+func (r *executorRoute) handleHarnessFrame(c *peerConn, frame []byte) (to *peerConn) {
 	header, err := relay.ParseHeader(frame)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case err != nil:
 		r.stats.drop(dropMalformed)
-		return
+		return nil
 	case c.isClosing:
 		r.stats.drop(dropStale)
-		return
+		return nil
 	}
 	s := r.streams[header.Stream]
 	if s == nil {
@@ -74,8 +75,9 @@ func (r *executorRoute) handleHarnessFrame(c *peerConn, frame []byte) {
 		r.stats.drop(dropOffline)
 	default:
 		s.lastUsed = r.clock.now()
-		r.executor.enqueue(s.up, frame, header.Reset)
+		return r.executor.enqueue(s.up, frame, header.Reset)
 	}
+	return nil
 }
 
 // refuseStream resets a stream that did not begin because of a limit. mu is held.

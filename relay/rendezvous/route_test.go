@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -171,7 +172,7 @@ func describe(frame []byte) string {
 // read takes up to limit frames and compares each with the model.
 func (r *run) read(p *pair, limit int) {
 	for range limit {
-		frame, more := p.conn.next()
+		frame, more := taken(p.conn)
 		if frame == nil {
 			if more && (len(p.model.resets) > 0 || len(p.model.frames) > 0) {
 				r.fail("connection %d has nothing, want %v and %v", p.model.number, p.model.resets, p.model.frames)
@@ -239,7 +240,7 @@ func TestRoute_ExecutorResetsAndDisconnects_HarnessReceivesThat(t *testing.T) {
 		r.route.disconnectExecutor(executor)
 		r.route.peerClosed(executor)
 		var got []string
-		for frame, _ := harness.next(); frame != nil; frame, _ = harness.next() {
+		for frame, _ := taken(harness); frame != nil; frame, _ = taken(harness) {
 			got = append(got, describe(frame))
 		}
 		if want := []string{"open:" + relay.ReasonExecutorGone, "ended", "ended:" + relay.ReasonGoingAway}; !slices.Equal(got, want) {
@@ -263,7 +264,7 @@ func TestRoute_ExecutorResetsAndIsReplaced_StreamEndsAndIsNotContinued(t *testin
 		for _, id := range []string{"kept", "moved"} {
 			r.route.handleHarnessFrame(harness, encode(id, "1"))
 		}
-		for frame, _ := executor.next(); frame != nil; frame, _ = executor.next() {
+		for frame, _ := taken(executor); frame != nil; frame, _ = taken(executor) {
 		}
 		for _, id := range []string{"kept", "moved"} {
 			r.route.handleExecutorFrame(executor, relay.ResetFrame(id, relay.ReasonGoingAway))
@@ -279,7 +280,7 @@ func TestRoute_ExecutorResetsAndIsReplaced_StreamEndsAndIsNotContinued(t *testin
 		r.route.handleHarnessFrame(later, encode("moved", "2"))
 		for c, want := range map[*peerConn]string{harness: "kept:" + relay.ReasonGoingAway, later: "moved:" + relay.ReasonExecutorGone} {
 			var got []string
-			for frame, _ := c.next(); frame != nil; frame, _ = c.next() {
+			for frame, _ := taken(c); frame != nil; frame, _ = taken(c) {
 				got = append(got, describe(frame))
 			}
 			if !slices.Equal(got, []string{want}) {
@@ -309,4 +310,14 @@ func TestRoute_BehavesLikeModel(t *testing.T) {
 		}
 		r.finish()
 	}
+}
+
+// taken returns the next frame to send, as if it was sent.
+func taken(c *peerConn) (frame []byte, more bool) {
+	frame, more = c.next()
+	if frame == nil {
+		return nil, more
+	}
+	defer c.sent(frame, true)
+	return bytes.Clone(frame), more
 }
