@@ -115,8 +115,10 @@ func newClient(channel lifetimeConn, owned io.Closer) *Client {
 // blocks until it is closed. Pending and later calls fail with [ErrClosed]. The server
 // loses the owner of their processes and terminates them after their grace period.
 // Uploads in progress are aborted on the server first, except those with an ID, see
-// [UploadOptions]; Close waits for that, and for a reader that does not return, at most
-// one second. Connections to ports are reset. Closing again, or closing a client made by New, does nothing.
+// [UploadOptions]; Close waits for that, for a reader that does not return, and for the
+// server to receive the last acknowledgements of processes that have closed, at most one
+// second. Connections to ports are reset. Closing again, or closing a client made by New,
+// does nothing.
 func (c *Client) Close() error {
 	if c.owned == nil {
 		return nil
@@ -124,7 +126,7 @@ func (c *Client) Close() error {
 	var err error
 	c.closeOnce.Do(func() {
 		c.life.close()
-		c.life.uploads.wait(dropTimeout)
+		c.life.finishing.wait(finishTimeout)
 		err = c.owned.Close()
 		c.life.background.Wait()
 	})

@@ -10,6 +10,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/backoff"
+	"github.com/execwire/execwire/internal/notify"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -55,7 +56,9 @@ type lifetime struct {
 	lastReceived func() time.Time
 	// reportsPeer is whether [grpc.Peer] is set after every call that may have been sent.
 	reportsPeer bool
-	uploads     uploadCount
+	// finishing are uploads, and runs whose last acknowledgement was sent: Close lets them
+	// end before it closes the connection.
+	finishing callCount
 	// background are goroutines that end soon after the lifetime. Only what has entered may begin one.
 	background sync.WaitGroup
 	entering   sync.Mutex // orders enter and close
@@ -125,6 +128,44 @@ func (l *lifetime) within(ctx context.Context) (context.Context, func()) {
 	return ctx, func() {
 		stop()
 		cancel(nil)
+	}
+}
+
+// callCount counts the calls of a client and its derived clients that Close waits for.
+type callCount struct {
+	mu    sync.Mutex
+	count int              // guarded by mu
+	none  notify.Broadcast // guarded by mu; the count becomes zero
+}
+
+// add counts a call until the returned function is called, once.
+func (c *callCount) add() (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.count--; c.count == 0 {
+			c.none.Notify()
+		}
+	}
+}
+
+// wait blocks until the count is zero, for at most this long.
+func (c *callCount) wait(most time.Duration) {
+	c.mu.Lock()
+	if c.count == 0 {
+		c.mu.Unlock()
+		return
+	}
+	none := c.none.Wait()
+	c.mu.Unlock()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-none:
+	case <-timer.C:
 	}
 }
 
@@ -200,21 +241,25 @@ var errStreamOver = errors.New("the stream is over")
 
 // converse calls receive, and meanwhile send, which may be nil, and ends them when the
 // server has sent nothing for silentAfter. ctx is the context of the stream, and ends
-// with it. All goroutines have ended when converse returns.
+// with it unless receive returns nil. All goroutines have ended when converse returns.
 func (l *lifetime) converse(ctx context.Context, cancel context.CancelCauseFunc, send func(context.Context), receive func() error) error {
+	sending, stop := context.WithCancelCause(ctx)
 	var others sync.WaitGroup
 	if send != nil {
-		others.Go(func() { send(ctx) })
+		others.Go(func() { send(sending) })
 	}
 	if l.lastReceived != nil {
-		others.Go(func() { l.cancelOnSilence(ctx, cancel) })
+		others.Go(func() { l.cancelOnSilence(sending, cancel) })
 	}
 	err := receive()
 	var silent *Error
 	if e, ok := err.(*Error); ok && e.Code == codes.Canceled && errors.As(context.Cause(ctx), &silent) && !silent.lostAt.IsZero() {
 		err = silent
 	}
-	cancel(errStreamOver)
+	if err != nil {
+		cancel(errStreamOver)
+	}
+	stop(errStreamOver)
 	others.Wait()
 	return err
 }

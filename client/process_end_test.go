@@ -267,7 +267,7 @@ func TestProcess_Write_ProcessEnds_Fails(t *testing.T) {
 					go func() { _, err := process.Write(make([]byte, 10<<20)); result <- err }()
 				}
 				synctest.Wait()
-				go end(p, process)
+				p.script.Go(func() { end(p, process) })
 				for range 2 {
 					if err := <-result; !errors.Is(err, ErrStdinClosed) {
 						t.Errorf("got %v", err)

@@ -75,14 +75,14 @@ func TestCommunicate_WritesInputAndCollectsOutput(t *testing.T) {
 	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{}, func(c *Command) { c.PipeStdin = true })
 		p.sendEvents(stdout(1, 0, "a"))
-		go func() {
+		p.script.Go(func() {
 			_, input, eof, _ := p.received()
 			if input != "input" || !eof {
 				t.Errorf("got %q, end %v", input, eof)
 			}
 			p.sendEvents(stderr(2, 0, "b"), stdout(3, 1, "c"))
 			p.close(4, 2, 1)
-		}()
+		})
 		stdout, stderr, exit, err := process.Communicate(t.Context(), []byte("input"))
 		if string(stdout) != "ac" || string(stderr) != "b" || exit.StdoutBytes != 2 || err != nil {
 			t.Errorf("got %q, %q, %+v, %v", stdout, stderr, exit, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,8 @@ type scriptedProcess struct {
 	stream   chan serverStream
 	requests chan *execwirev1.RunProcessRequest
 	end      chan error // ends the current stream
+	// script has the goroutines of the server whose effects a test does not wait for.
+	script sync.WaitGroup
 }
 
 // newScriptedProcess returns a process whose start is answered at once. It must be
@@ -164,7 +167,11 @@ func (r *recordedReader) expect(t *testing.T, want string) {
 // withScriptedProcess runs a test with a scripted process in a synctest bubble.
 func withScriptedProcess(t *testing.T, test func(*testing.T, *scriptedProcess)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newScriptedProcess(t)) })
+	synctest.Test(t, func(t *testing.T) {
+		p := newScriptedProcess(t)
+		defer p.script.Wait()
+		test(t, p)
+	})
 }
 
 func TestProcess_WithoutReader_AcknowledgesNothing(t *testing.T) {

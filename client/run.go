@@ -116,7 +116,9 @@ func (r *run) run(ctx context.Context) (Exit, error) {
 	if interrupted {
 		<-killed
 	}
-	cancel(nil)
+	if err != nil {
+		cancel(nil)
+	}
 	r.stdin.stop()
 	if r.existing && err != nil && (interrupted || isLocalError(err)) {
 		r.releaseExisting()

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"io"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,6 +190,38 @@ func TestRun_AcknowledgesEndAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Run does not wait for the answer to the last acknowledgement. Close does.
+func TestRun_Closed_ReturnsBeforeStreamEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		acknowledges, end := make(chan uint64, 1), make(chan struct{})
+		_, plain := newFake(t, func(stream serverStream) error {
+			if err := sends(nil, started(0), events(exited(1, 0), closed(2)))(stream); err != nil {
+				return err
+			}
+			seq, err := acknowledged(stream)
+			acknowledges <- seq
+			<-end
+			return err
+		})
+		connected := true
+		c := NewOwning(plain.channel.ClientConnInterface, closerFunc(func() error { connected = false; return nil }))
+		if _, err := c.Run(t.Context(), RunOptions{Process: direct("x")}); err != nil {
+			t.Fatal(err)
+		}
+		if seq := <-acknowledges; seq != 2 {
+			t.Errorf("acknowledged %d, want 2", seq)
+		}
+		var closing sync.WaitGroup
+		closing.Go(func() { _ = c.Close() }) // its closer returns nil
+		synctest.Wait()
+		if !connected {
+			t.Error("Close did not wait for the end of the stream")
+		}
+		close(end)
+		closing.Wait()
+	})
 }
 
 // The stream is cut while an acknowledgement is due.

@@ -16,10 +16,15 @@ import (
 type runStream = grpc.BidiStreamingClient[execwirev1.RunProcessRequest, execwirev1.RunProcessResponse]
 
 // attempt follows the process over one stream. It returns nil when the process has
-// closed. All its goroutines have ended when it returns.
-func (r *run) attempt(ctx context.Context) error {
+// closed, and acknowledges that; otherwise the stream has ended. Only awaitStreamEnd
+// continues after it returns.
+func (r *run) attempt(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(errStreamOver)
+	defer func() {
+		if err != nil {
+			cancel(errStreamOver)
+		}
+	}()
 	stream, err := r.client.processes.RunProcess(ctx)
 	if err != nil {
 		return FromRPC(err)
@@ -41,8 +46,33 @@ func (r *run) attempt(ctx context.Context) error {
 	r.conn.instance = started.GetInstanceId()
 	r.setConnected(started.GetProcess())
 
-	return r.client.life.converse(ctx, cancel,
-		func(ctx context.Context) { r.send(ctx, stream) }, func() error { return r.receive(stream) })
+	err = r.client.life.converse(ctx, cancel, func(ctx context.Context) { r.send(ctx, stream) }, func() error {
+		err := r.receive(stream)
+		if err == nil {
+			r.awaitStreamEnd(stream)
+		}
+		return err
+	})
+	if last := r.acknowledgement(); err == nil && last != nil {
+		_ = stream.Send(last) // if it is lost, the server keeps the process for its grace period
+	}
+	return err
+}
+
+// awaitStreamEnd ends the streams of a closed process in the background, when the server
+// has received the last acknowledgement. Waiting for that would take a third of the time
+// of a short process.
+func (r *run) awaitStreamEnd(stream runStream) {
+	done := r.client.life.finishing.add()
+	go func() {
+		defer done()
+		timer := time.AfterFunc(endTimeout, func() { r.cancel(errStreamOver) })
+		for err := error(nil); err == nil; {
+			_, err = stream.Recv()
+		}
+		timer.Stop()
+		r.cancel(errStreamOver)
+	}()
 }
 
 // open sends the first message and returns the answer.
@@ -97,10 +127,10 @@ func (r *run) resumeAfter() uint64 {
 	return r.resumedAt
 }
 
-// receive processes messages until the stream ends. It returns nil when the process has
-// closed.
+// receive processes messages until the process has closed, for which it returns nil, or
+// the stream ends.
 func (r *run) receive(stream runStream) error {
-	for {
+	for !r.events.closed {
 		response, err := stream.Recv()
 		if err != nil {
 			return r.ended(err)
@@ -119,14 +149,12 @@ func (r *run) receive(stream runStream) error {
 			return err
 		}
 	}
+	return nil
 }
 
-// ended translates the end of a stream. After the process has closed, its error is
-// irrelevant.
+// ended translates the end of a stream before the process has closed.
 func (r *run) ended(err error) error {
 	switch {
-	case r.events.closed:
-		return nil
 	case errors.Is(err, io.EOF) && r.detached.Load():
 		return ErrDetached
 	case errors.Is(err, io.EOF):

@@ -48,7 +48,7 @@ func (c *FileClient) Push(ctx context.Context, local, remote string, options Tra
 	if options.InPlace && (options.Preserve || options.NoReplace || options.Update || options.Checksum) {
 		return Transferred{}, errInPlace
 	}
-	defer c.life.uploads.add()()
+	defer c.life.finishing.add()()
 	ctx, done := c.life.within(ctx)
 	defer done()
 	source, err := transfer.OpenLocal(local)
@@ -215,7 +215,7 @@ func (p *push) abortUploads(ctx context.Context) {
 			most = i
 		}
 	}
-	ctx, cancel := withDropTimeout(ctx)
+	ctx, cancel := withFinishTimeout(ctx)
 	defer cancel()
 	var aborting sync.WaitGroup
 	for i, left := range list {

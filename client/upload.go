@@ -65,7 +65,7 @@ type Uploaded struct {
 // Errors are [*Error] from the server, [*ReadError] from the reader, or wrap the cause of
 // ctx.
 func (c *FileClient) Upload(ctx context.Context, path string, from io.Reader, options UploadOptions) (Uploaded, error) {
-	defer c.life.uploads.add()()
+	defer c.life.finishing.add()()
 	ctx, done := c.life.within(ctx)
 	defer done()
 	source, size := newUploadSource(from)

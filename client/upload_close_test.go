@@ -22,7 +22,7 @@ func TestClose_DoesNotWaitForReader(t *testing.T) {
 		synctest.Wait()
 		before := time.Now()
 		_ = c.Close() // its closer returns nil
-		if took := time.Since(before); took != dropTimeout {
+		if took := time.Since(before); took != finishTimeout {
 			t.Errorf("it took %v", took)
 		}
 		_ = writer.Close() // never fails

@@ -5,15 +5,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
-	"sync"
 	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/internal/notify"
 )
 
-// dropTimeout is how long the server has to drop an upload.
-const dropTimeout = time.Second
+// finishTimeout is how long Close waits for the server, which has as long to drop an upload.
+const finishTimeout = time.Second
 
 // interruptible returns a reader whose Read ends with ctx, if from can be interrupted.
 // The returned function releases from.
@@ -38,55 +36,16 @@ func (u *upload) drop(ctx context.Context, err error) {
 	if u.id == "" || u.options.ID != "" || ctx.Err() == nil && !errors.As(err, new(*ReadError)) {
 		return
 	}
-	ctx, cancel := withDropTimeout(ctx)
+	ctx, cancel := withFinishTimeout(ctx)
 	defer cancel()
 	_ = u.forget(ctx) // it expires
 }
 
-// withDropTimeout returns a context for calls that drop uploads after their own context
+// withFinishTimeout returns a context for calls that drop uploads after their own context
 // has ended; they are allowed while the client closes.
-func withDropTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+func withFinishTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx = context.WithValue(context.WithoutCancel(ctx), afterCloseKey{}, true)
-	return context.WithTimeoutCause(ctx, dropTimeout, errors.New("the upload was not dropped in time"))
-}
-
-// uploadCount counts the uploads of a client and its derived clients, so that Close can
-// wait for them.
-type uploadCount struct {
-	mu    sync.Mutex
-	count int              // guarded by mu
-	none  notify.Broadcast // guarded by mu; the count becomes zero
-}
-
-// add counts an upload until the returned function is called, once.
-func (c *uploadCount) add() (done func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.count++
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.count--; c.count == 0 {
-			c.none.Notify()
-		}
-	}
-}
-
-// wait blocks until the count is zero, for at most this long.
-func (c *uploadCount) wait(most time.Duration) {
-	c.mu.Lock()
-	if c.count == 0 {
-		c.mu.Unlock()
-		return
-	}
-	none := c.none.Wait()
-	c.mu.Unlock()
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case <-none:
-	case <-timer.C:
-	}
+	return context.WithTimeoutCause(ctx, finishTimeout, errors.New("the upload was not dropped in time"))
 }
 
 // forget makes the server drop what it has of the upload, including its answer if it is
