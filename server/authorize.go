@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -112,7 +111,9 @@ func (s *Server) authorize(ctx context.Context) (context.Context, error) {
 		return nil, notImplemented(method)
 	}
 	caller, err := s.cfg.Authenticate(ctx)
-	logging.AddFields(ctx, callerFields(caller, err))
+	if log, ok := ctx.Value(callLogKey{}).(*callLog); ok {
+		log.caller, log.refusal = caller, err
+	}
 	if status := mayCall(caller, err, method, need, known); status != nil {
 		who := auditcall.Who{Principal: caller.Principal.Name, Via: caller.Via.Name}
 		s.cfg.Audit.Denied(ctx, who, method, nil, status, DenialRule(err, method))
@@ -129,21 +130,6 @@ func DenialRule(err error, method string) string {
 		return typed.Kind.String()
 	}
 	return "permission " + needs[method].permission.String()
-}
-
-// callerFields returns what the log says about the caller. It has no credentials, and
-// neither do the errors of package auth.
-func callerFields(caller auth.Caller, err error) (fields logging.Fields) {
-	if !caller.Principal.IsZero() {
-		fields = append(fields, "principal", caller.Principal.Name)
-	}
-	if !caller.Via.IsZero() {
-		fields = append(fields, "via", caller.Via.Name)
-	}
-	if err != nil {
-		fields = append(fields, "refusal", err.Error())
-	}
-	return fields
 }
 
 // callerKey is the context key of the authenticated caller.
