@@ -60,7 +60,7 @@ func (r *run) attempt(ctx context.Context) (err error) {
 }
 
 // awaitStreamEnd ends the streams of a closed process in the background, when the server
-// has received the last acknowledgement. Waiting for that would take a third of the time
+// has received the last acknowledgement. Waiting for that would take a seventh of the time
 // of a short process.
 func (r *run) awaitStreamEnd(stream runStream) {
 	done := r.client.life.finishing.add()
