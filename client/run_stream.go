@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/execwire/execwire/client/internal/outputcodec"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -25,7 +26,11 @@ func (r *run) attempt(ctx context.Context) (err error) {
 			cancel(errStreamOver)
 		}
 	}()
-	stream, err := r.client.processes.RunProcess(ctx)
+	var options []grpc.CallOption
+	if r.feed == nil { // writers are done with output when they return
+		options = append(options, grpc.ForceCodecV2(outputcodec.New()))
+	}
+	stream, err := r.client.processes.RunProcess(ctx, options...)
 	if err != nil {
 		return FromRPC(err)
 	}
