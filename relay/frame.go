@@ -1,12 +1,14 @@
 package relay
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/execwire/execwire/internal/buffers"
 	"github.com/execwire/execwire/internal/tracecontext"
 )
 
@@ -122,6 +124,16 @@ func decode(b []byte) (frame, error) {
 		f.trace = tracecontext.Parse(string(parent), string(state))
 	}
 	return f, f.validate(versionSent)
+}
+
+// compact copies the payload if it is a small part of the buffer: what is retained counts by
+// its payload, and a peer may add what is ignored.
+func (f *frame) compact() {
+	if cap(f.buffer) > 2*(len(f.payload)+messageOverhead) {
+		f.payload = bytes.Clone(f.payload)
+		buffers.Put(f.buffer)
+		f.buffer = nil
+	}
 }
 
 // decodeBody decodes a body, and reports whether it is well-formed. It replaces a body of

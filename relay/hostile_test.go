@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // hostile returns an executor's table attached to the carrier of a hostile peer.
@@ -124,6 +126,29 @@ func TestTable_ResetReplacesPendingAck(t *testing.T) {
 	}
 	if b := table.next(begin, nil); b != nil {
 		t.Errorf("it sends %x too", b)
+	}
+}
+
+// Frames have a small payload and much that is ignored: only the payload is kept, of a peer
+// that acknowledges and of one that does not.
+func TestTable_IgnoredFields_UseNoMemory(t *testing.T) {
+	ignored := protowire.AppendBytes(protowire.AppendTag(nil, 100, protowire.BytesType), make([]byte, 100_000))
+	for name, ack := range map[string]uint32{"reliable": noSegment, "plain": 0} {
+		table := hostile(t, Config{})
+		for _, seq := range []uint32{0, 1, 2, 5, 6} {
+			deliver(t, table, append(dataFrame("s", ack, 0, seq, 0, 1, "hello"), ignored...))
+		}
+		receive := &table.streams["s"].receive
+		kept := 0
+		for _, m := range receive.queue {
+			kept += cap(m.payload) + cap(m.buffer)
+		}
+		for _, m := range receive.held {
+			kept += cap(m.payload) + cap(m.buffer)
+		}
+		if most := 5 * 2 * (len("hello") + messageOverhead); kept > most {
+			t.Errorf("%s: %d bytes are kept of 5 frames, more than %d", name, kept, most)
+		}
 	}
 }
 

@@ -161,6 +161,7 @@ func (t *table) handleFrame(now time.Time, b []byte) error {
 	if err != nil {
 		return err
 	}
+	in.compact()
 	st := t.streams[in.stream]
 	if st == nil {
 		if st = t.handleUnknown(now, &in); st == nil {
