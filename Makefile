@@ -73,16 +73,19 @@ run-hub: bin/execwire-hub ## build the hub and serve on the default listener
 # runs architecture. What -short makes smaller runs in full in
 # make test-all. Many tests mostly wait, so all of this runs at the same time: tests of
 # one package that call t.Parallel, packages, more of them than there are processors, and
-# the targets below. check vets.
+# the targets below. check vets. The browser comes last, alone: it needs all processors, and
+# takes a minute, beside the others four.
 PARALLEL := -p 4 -parallel 4 -timeout 14m -vet=off
 # Packages that start hundreds of commands and compare what they print.
 WITHOUT_RACE := cmd/execwire integration/cli integration/conformance integration/documents
+BROWSER_TESTS := integration/browser
 # The programs that tests start, as a small binary without the race detector: a test binary
 # with it takes 10 ms of a processor to start, this one takes 1, and there are thousands of starts.
 TEST_PROGRAMS := .cache/testprograms
 .PHONY: test
 test: deps ## all that CI checks
 	scripts/in-parallel test-race test-slow test-typescript test-python check
+	$(MAKE) test-browser
 
 # Modules, and packages of Debian and npm, take 46 s to come on a fresh machine: the processors
 # compile meanwhile.
@@ -94,8 +97,9 @@ deps: ## build and install what tests need and is missing
 compiled: bin/execwire bin/execwire-hub $(TEST_PROGRAMS) $(TOOLS)
 
 .PHONY: installed
-installed: $(TOOLS_DOWNLOADED) machine
-	scripts/install-node-packages tools sdk/typescript examples/mcp
+installed: $(TOOLS_DOWNLOADED)
+	scripts/install-test-deps browser
+	scripts/install-node-packages tools sdk/typescript examples/mcp web $(BROWSER_TESTS)/vite
 
 .PHONY: machine
 machine:
@@ -129,9 +133,7 @@ test-slow: $(TOOLS) $(TEST_PROGRAMS) bin/execwire bin/execwire-hub ## the tests 
 test-all: $(TOOLS) test-conformance test-browser test-packages test-deploy build-platforms ## all tests in full, without the race detector, and those of browsers, packages and images
 	go test -p 4 -parallel 4 -timeout 30m ./...
 
-# A module of its own, so that the driver of the browser stays out of the main one. Not in
-# make test: Chromium is 300 MB.
-BROWSER_TESTS := integration/browser
+# A module of its own, so that the driver of the browser stays out of the main one.
 .PHONY: test-browser
 test-browser: bin/execwire bin/execwire-hub ## test the SDK for TypeScript, the console, and dev servers behind a hub, in Chromium
 	scripts/install-test-deps browser

@@ -63,7 +63,7 @@ func until(t *testing.T, tab context.Context, expression string) {
 	t.Helper()
 	text := call[string](t, tab, fmt.Sprintf(`async () => {
 		for (const begin = performance.now(); !(%s); ) {
-			if (performance.now() - begin > 60_000) {
+			if (performance.now() - begin > 120_000) {
 				return document.body.innerText.slice(0, 2000) || "nothing";
 			}
 			await new Promise((resolve) => setTimeout(resolve, 20));

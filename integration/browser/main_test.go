@@ -27,7 +27,7 @@ import (
 )
 
 // patience bounds a test in the browser. Nothing waits for it unless something hangs.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 var (
 	root    = mustAbs("../..")
