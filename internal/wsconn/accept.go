@@ -23,7 +23,7 @@ func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
 		return nil, err
 	}
 	_ = ws.CloseNow() // closes nothing: the handshake is all that the library does
-	return newConn(h.conn, h.in, h.conn, false, r.TLS != nil, r.RemoteAddr, o.withDefaults()).watch(), nil
+	return newConn(h.conn, h.in, h.conn, false, hasTLS(h.conn), r.RemoteAddr, o.withDefaults()).watch(), nil
 }
 
 // hijacker keeps the connection that the library takes over.

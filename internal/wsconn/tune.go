@@ -2,6 +2,7 @@ package wsconn
 
 import (
 	"cmp"
+	"crypto/tls"
 	"net"
 	"time"
 )
@@ -59,6 +60,20 @@ func innermost(conn net.Conn) net.Conn {
 		wrapper, ok := conn.(interface{ NetConn() net.Conn })
 		if !ok {
 			return conn
+		}
+		conn = wrapper.NetConn()
+	}
+}
+
+// hasTLS reports whether conn, or one that it wraps, is one with TLS.
+func hasTLS(conn net.Conn) bool {
+	for {
+		if _, is := conn.(interface{ ConnectionState() tls.ConnectionState }); is {
+			return true
+		}
+		wrapper, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			return false
 		}
 		conn = wrapper.NetConn()
 	}
