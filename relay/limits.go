@@ -8,7 +8,7 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultSegmentBytes      = 128 << 10
+	DefaultSegmentBytes      = 62 << 10
 	DefaultWindowFrames      = 32
 	DefaultWindowBytes       = 2 << 20
 	DefaultMessageBytes      = 64 << 20
@@ -51,8 +51,8 @@ type Config struct {
 	// Role is the role of the endpoint.
 	Role Role
 	// SegmentBytes is the maximum payload of a frame to a peer that acknowledges;
-	// larger messages take several frames. At most WindowBytes. The default is what
-	// the gRPC of this project writes at once.
+	// larger messages take several frames. At most WindowBytes. With the default
+	// a frame fits into the 64 KiB that a hub reserves for each end of a stream.
 	SegmentBytes int
 	// WindowFrames is how many unacknowledged segments a stream may have, at most
 	// 32, which is what an acknowledgement covers.
