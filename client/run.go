@@ -42,7 +42,7 @@ type RunOptions struct {
 	Stdin io.Reader
 	// Stdout receives stdout or terminal output, Stderr the error output. nil discards
 	// it. One goroutine writes to both. A Write that blocks also blocks the process and
-	// Run.
+	// Run. What it is given is overwritten afterwards, so it must not keep it.
 	Stdout, Stderr io.Writer
 
 	// Resize, Signals and Terminate carry further requests for the process, in order

@@ -17,7 +17,7 @@ const (
 	watermarkInterval = 100 * time.Millisecond
 	// watermarkPart is the fraction of a window (1/n) that causes a watermark
 	// immediately.
-	watermarkPart = 4
+	watermarkPart = 8
 	// proofTimeout bounds the wait for the first answer. A client that cannot answer
 	// must not stall. A client that is only slow loses output that it has not read if
 	// the connection breaks later.

@@ -39,7 +39,7 @@ func (c *Conn) Send(message []byte) error {
 }
 
 // TrySend is [Conn.Send] if that does not have to wait, neither for buffer space nor for the
-// peer. Otherwise, and if the connection has failed, it does nothing and returns false.
+// peer. Otherwise, and if the connection has failed before, it does nothing and returns false.
 func (c *Conn) TrySend(message []byte) bool {
 	return c.out.trySend(bitFinal|c.opcode(), message)
 }
