@@ -78,7 +78,7 @@ func readLines(what string, got []transferred, grown float64) []line {
 // time.
 func growth(p *harness.Peer, f func()) float64 {
 	p.Tb.Helper()
-	before := p.Resident()
+	before := p.Peak()
 	f()
 	return float64(p.Peak() - before)
 }

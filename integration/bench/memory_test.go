@@ -18,7 +18,7 @@ func measureMemory(b *bench) []line {
 	server, socketServer := b.startServer(), harness.StartSocketServer(b)
 	b.settle()
 	rest := server.Memory("Pss") + server.Guardian.Memory("Pss")
-	b.raw("at rest: %s resident, %s the share of server and guardian", harness.ShowMiB(server.Resident()), harness.ShowMiB(rest))
+	b.raw("at rest: %s resident, %s the share of server and guardian", harness.ShowMiB(server.Memory("Rss")), harness.ShowMiB(rest))
 	c := b.dial(server, "TCP")
 	b.start(c, benchCommand(harness.TrueCommand))
 	harness.StartTrue(b, harness.DialRPC(b, socketServer.URLs[harness.JSONRPC]))

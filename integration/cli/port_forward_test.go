@@ -206,7 +206,7 @@ func TestPortForward_ManyConnections(t *testing.T) {
 	}
 	port := listen()
 	forward, addresses := forwardPorts(t, 2, "--server", socket, ":"+port, "-D", "0")
-	before := server.ResidentBytes(t, "VmRSS")
+	before := server.ResidentBytes(t, "VmHWM")
 	var open []net.Conn
 	var all sync.WaitGroup
 	connect := func() net.Conn {

@@ -47,7 +47,7 @@ func TestFiles_DirectoryOfManyEntries(t *testing.T) {
 	server := harness.Serve(t)
 	dir, names := manyNames(t)
 	files := fileService(server, t)
-	before := server.ResidentBytes(t, "VmRSS")
+	before := server.ResidentBytes(t, "VmHWM")
 	var stuck []execwirev1.FileSystemService_ReadDirectoryClient
 	for range 20 {
 		stream, err := files.ReadDirectory(harness.Context(t), &execwirev1.ReadDirectoryRequest{Path: dir})
@@ -242,7 +242,7 @@ func TestReadFile_JSONRPC_LargestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := harness.DialRPCUnread(t, server.URLs[harness.WebsocketTransport])
-	before := server.ResidentBytes(t, "VmRSS")
+	before := server.ResidentBytes(t, "VmHWM")
 	text, decoded := io.Pipe()
 	compared := make(chan error, 1)
 	go func() {

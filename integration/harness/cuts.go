@@ -101,7 +101,9 @@ func ThenExit(code int, argv []string) []string {
 	return append([]string{"/bin/sh", "-c", fmt.Sprintf(`"$@" && exit %d`, code), "sh"}, argv...)
 }
 
-// ResidentBytes returns a figure of /proc/PID/status of the server, in bytes.
+// ResidentBytes returns a figure of /proc/PID/status of the server, in bytes. What is compared with
+// a later VmHWM is an earlier VmHWM: VmRSS is less by the pages of the program that a server gives
+// back soon after its start.
 func (c *Command) ResidentBytes(t *testing.T, figure string) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.ServerPID(t)))

@@ -40,13 +40,14 @@ func (p ProcStat) CPU() time.Duration {
 	return time.Duration(ticks) * ClockTick
 }
 
-// Resident returns the resident memory in bytes.
+// Resident returns the resident memory in bytes, without the pages of files: a server gives those
+// of its program back soon after its start, and gets the ones that it needs again.
 func (p ProcStat) Resident() int64 {
 	p.Tb.Helper()
-	return p.Memory("Rss")
+	return p.Memory("Anonymous")
 }
 
-// Peak returns the largest resident memory so far, in bytes.
+// Peak returns the largest resident memory so far, in bytes, with the pages of files.
 func (p ProcStat) Peak() int64 {
 	p.Tb.Helper()
 	for line := range strings.Lines(string(p.read("status"))) {

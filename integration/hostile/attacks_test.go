@@ -287,7 +287,7 @@ func TestHostileClients_DoNotAffectOthers(t *testing.T) {
 			neighbour := moveIn(t, server.Address(harness.WebsocketTransport))
 			neighbour.work(3)
 			kernel := harness.ProcStat{Tb: t, Pid: pid}
-			before, memory := kernel.Descriptors(), server.ResidentBytes(t, "VmRSS")
+			before, memory := kernel.Descriptors(), server.ResidentBytes(t, "VmHWM")
 			rounds := neighbour.workDuring(one, testScale())
 			grown := (server.ResidentBytes(t, "VmHWM") - memory) >> 20
 			t.Logf("%d rounds of the neighbour; resident memory grew by up to %d MiB", rounds, grown)

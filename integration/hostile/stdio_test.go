@@ -75,7 +75,7 @@ func TestHostileStdioClients_DoNotAffectOthers(t *testing.T) {
 			})
 			neighbour := moveIn(t, address)
 			neighbour.work(1)
-			memory := server.ResidentBytes(t, "VmRSS")
+			memory := server.ResidentBytes(t, "VmHWM")
 			neighbour.workDuringAttackOn(address, scale, func(a *attackWave) {
 				said := make(chan error, 1)
 				go func() { said <- tc.says(stdin) }()

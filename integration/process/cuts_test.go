@@ -21,7 +21,7 @@ func TestOutput_FloodWithCuts_IsComplete(t *testing.T) {
 		stdoutBytes, stderrBytes = 12<<20+3, 4<<20+1
 	}
 	harness.WithConnectionCuts(t, int64(stdoutBytes/12), func(t *testing.T, ctx context.Context, c *client.Client, s *harness.Command, cut func()) {
-		before := s.ResidentBytes(t, "VmRSS")
+		before := s.ResidentBytes(t, "VmHWM")
 		stdout, stderr := testproc.StdoutPattern.NewVerifier(), testproc.StderrPattern.NewVerifier()
 		exit, err := c.Run(ctx, client.RunOptions{
 			Process: harness.Direct(harness.ThenExit(37, harness.Program("flood", "-bytes", fmt.Sprint(stdoutBytes), "-stderr", fmt.Sprint(stderrBytes)))...),

@@ -122,7 +122,7 @@ func TestRelay_LargeTransfer_UsesBoundedMemory(t *testing.T) {
 		t.Fatalf("run: %+v", got)
 	}
 	hub, executor := harness.ProcStat{Tb: t, Pid: f.Hub.Process.Pid}, harness.ProcStat{Tb: t, Pid: f.Executor.ServerPID(t)}
-	beforeHub, beforeExecutor := hub.Resident(), executor.Resident()
+	beforeHub, beforeExecutor := hub.Peak(), executor.Peak()
 	c := harness.NewCommand(append(f.Through("--"), harness.Program("flood", "-bytes", fmt.Sprint(size))...)...)
 	count := &countingWriter{}
 	c.Stdout = count
