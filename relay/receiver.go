@@ -59,10 +59,9 @@ func (p *pool) resize(old *int, size int) bool {
 }
 
 // accept processes a numbered segment, whose buffer it takes from f if it retains the
-// payload, and reports
-// whether it is in the queue or in the message being assembled. Otherwise it was
-// received before, waits for earlier segments or queue space, or has to be
-// retransmitted for lack of space. A reason means that the stream must end.
+// payload, and reports whether it is in the queue or in the message being assembled.
+// Otherwise it was received before, waits for earlier segments or queue space, or has to
+// be retransmitted for lack of space. A reason means that the stream must end.
 func (r *receiver) accept(f *frame) (accepted bool, reason string) {
 	at := distance(r.next, f.seq)
 	seg := heldSegment{f.payload, f.buffer, f.index, f.count, f.trace}
