@@ -68,8 +68,14 @@ func (r *run) attempt(ctx context.Context) (err error) {
 // has received the last acknowledgement. Waiting for that would take a seventh of the time
 // of a short process.
 func (r *run) awaitStreamEnd(stream runStream) {
+	leave, err := r.client.life.enter()
+	if err != nil {
+		r.cancel(err)
+		return
+	}
 	done := r.client.life.finishing.add()
 	go func() {
+		defer leave()
 		defer done()
 		timer := time.AfterFunc(endTimeout, func() { r.cancel(errStreamOver) })
 		for err := error(nil); err == nil; {
