@@ -92,7 +92,7 @@ func serveAsWorker(limits Limits) error {
 		Logger:       slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	fileworker.Serve(descriptors, rpc, limits.workerMessageBytes(), s.watcher.Adopt, s.registerFiles,
-		grpc.ChainUnaryInterceptor(s.workerInterceptors()...), grpc.ChainStreamInterceptor(s.StreamInterceptors()...))
+		s.workerInterceptor(), grpc.ChainStreamInterceptor(s.StreamInterceptors()...))
 	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, context.DeadlineExceeded)
 	defer cancel()
 	_ = sessions.Close(ctx) // it has files open, but no process
@@ -100,13 +100,17 @@ func serveAsWorker(limits Limits) error {
 	return nil
 }
 
-// workerInterceptors are the interceptors of unary calls in a worker. The server has
+// workerInterceptor returns the interceptor of unary calls in a worker. The server has
 // validated the calls, and logs them.
-func (s *Server) workerInterceptors() []grpc.UnaryServerInterceptor {
-	return []grpc.UnaryServerInterceptor{
-		s.translateUnary,
-		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
-		authmw.UnaryServerInterceptor(s.authorize),
+func (s *Server) workerInterceptor() grpc.UnaryServerInterceptor {
+	recovered := recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered))
+	authorized := authmw.UnaryServerInterceptor(s.authorize)
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		return s.translateUnary(ctx, req, info, func(ctx context.Context, req any) (any, error) {
+			return recovered(ctx, req, info, func(ctx context.Context, req any) (any, error) {
+				return authorized(ctx, req, info, handler)
+			})
+		})
 	}
 }
 

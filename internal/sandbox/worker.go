@@ -46,12 +46,12 @@ func (c *Confinement) StartWorker(ctx context.Context, argv, env []string) (*Wor
 		return nil, failed(NotStarted, "", "this program's own file cannot be opened", err)
 	}
 	defer unix.Close(image)
-	input, childInput, err := connection()
+	input, childInput, err := SocketPair()
 	if err != nil {
 		return nil, failed(NotStarted, "", "the sockets of a worker cannot be created", err)
 	}
 	defer unix.Close(childInput)
-	output, childOutput, err := connection()
+	output, childOutput, err := SocketPair()
 	if err != nil {
 		_ = input.Close()
 		return nil, failed(NotStarted, "", "the sockets of a worker cannot be created", err)
@@ -87,8 +87,8 @@ func (c *Confinement) StartWorker(ctx context.Context, argv, env []string) (*Wor
 	return w, nil
 }
 
-// connection returns a connection and the descriptor of its other end, for a child.
-func connection() (net.Conn, int, error) {
+// SocketPair returns a connection and the descriptor of its other end, for another process.
+func SocketPair() (net.Conn, int, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, -1, err

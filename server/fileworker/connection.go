@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
@@ -26,7 +25,7 @@ var errStartTimeout = errors.New("the worker took too long to come up")
 
 // startWorker starts a worker and waits until it answers. If it does not answer, startWorker returns the process, which has
 // ended, with the error.
-func startWorker(ctx context.Context, start Start, messageBytes int) (*sandbox.Worker, *grpc.ClientConn, error) {
+func startWorker(ctx context.Context, start Start, messageBytes int) (*sandbox.Worker, *client, error) {
 	process, err := start(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -37,7 +36,7 @@ func startWorker(ctx context.Context, start Start, messageBytes int) (*sandbox.W
 		process.Close()
 		return process, nil, err
 	}
-	return process, conn, nil
+	return process, newClient(conn, process.Input(), messageBytes), nil
 }
 
 // connect returns a client of a worker that has answered.
@@ -45,7 +44,7 @@ func connect(ctx context.Context, socket net.Conn, messageBytes int) (*grpc.Clie
 	conn, err := grpc.NewClient("passthrough:///file-worker",
 		grpc.WithContextDialer(dialOnce(socket)),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithUnaryInterceptor(traceUnary), grpc.WithStreamInterceptor(traceStream),
+		grpc.WithStreamInterceptor(traceStream),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageBytes), grpc.MaxCallSendMsgSize(messageBytes)),
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connectionWindow),
 		grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize),
@@ -105,45 +104,3 @@ func awaitReady(ctx context.Context, conn *grpc.ClientConn) error {
 		}
 	}
 }
-
-// Serve serves a worker's two connections, which are Unix sockets, until the other end closes descriptors: gRPC on rpc, and
-// what [Lease.ShareDescriptor] sends on descriptors. Each descriptor is passed to adopt, which owns it from then on and must
-// not block. Only the server has the other ends, so calls are not authenticated. Serve waits for the handlers.
-func Serve(descriptors, rpc net.Conn, messageBytes int, adopt func(fd int), register func(grpc.ServiceRegistrar), options ...grpc.ServerOption) {
-	s := grpc.NewServer(append(options,
-		grpc.MaxRecvMsgSize(messageBytes), grpc.WaitForHandlers(true), grpc.NumStreamWorkers(1),
-		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
-		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize))...)
-	register(s)
-	l := &listener{conns: make(chan net.Conn, 1)}
-	l.conns <- rpc
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = s.Serve(l) }) // the error is that the listener is closed
-	receiveDescriptors(descriptors.(*net.UnixConn), adopt)
-	s.Stop()
-	serving.Wait()
-	_ = descriptors.Close()
-}
-
-// listener accepts the connections in the channel, until it is closed.
-type listener struct {
-	conns chan net.Conn
-	once  sync.Once
-}
-
-// Accept implements net.Listener.
-func (l *listener) Accept() (net.Conn, error) {
-	if conn, ok := <-l.conns; ok {
-		return conn, nil
-	}
-	return nil, net.ErrClosed
-}
-
-// Close implements net.Listener.
-func (l *listener) Close() error {
-	l.once.Do(func() { close(l.conns) })
-	return nil
-}
-
-// Addr implements net.Listener.
-func (l *listener) Addr() net.Addr { return new(net.UnixAddr) }

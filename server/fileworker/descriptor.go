@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -78,9 +79,30 @@ const (
 	notReceived = 0
 )
 
+// What a descriptor is for: the byte that is sent with it.
+const (
+	forAdopt = 0
+	forCalls = 1
+)
+
+// offerDescriptor sends the other end of a connection for unary calls. It does not block, and there is no answer: if the worker
+// does not receive it, the connection ends.
+func offerDescriptor(conn net.Conn, fd int) error {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	err = raw.Write(func(socket uintptr) bool {
+		sent = unix.Sendmsg(int(socket), []byte{forCalls}, unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL)
+		return true
+	})
+	return errors.Join(err, sent)
+}
+
 // sendDescriptor sends a descriptor and waits for the answer.
 func sendDescriptor(conn net.Conn, fd int) error {
-	message := []byte{0} // a descriptor is sent with at least one byte
+	message := []byte{forAdopt}
 	if _, _, err := conn.(*net.UnixConn).WriteMsgUnix(message, unix.UnixRights(fd), nil); err != nil {
 		return errWorkerEnded
 	}
@@ -93,22 +115,39 @@ func sendDescriptor(conn net.Conn, fd int) error {
 	return nil
 }
 
-// receiveDescriptors passes each descriptor that arrives to adopt, and answers, until the connection ends.
-func receiveDescriptors(conn *net.UnixConn, adopt func(fd int)) {
+// receiveDescriptors passes each descriptor that arrives to adopt, and answers, or as a connection for unary calls to serve,
+// until the connection ends.
+func receiveDescriptors(conn *net.UnixConn, adopt func(fd int), serve func(net.Conn)) {
 	message, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	for {
 		n, length, _, _, err := conn.ReadMsgUnix(message, rights)
 		if err != nil || n <= 0 { // -1 if the connection was reset
 			return
 		}
-		message[0] = notReceived // for example because this process has too many
-		if fd, ok := descriptorOf(rights[:length]); ok {
+		fd, ok := descriptorOf(rights[:length]) // there is none, for example, because this process has too many
+		if message[0] == forCalls {
+			if ok {
+				serveDescriptor(fd, serve)
+			}
+			continue
+		}
+		message[0] = notReceived
+		if ok {
 			adopt(fd)
 			message[0] = adopted
 		}
 		if _, err := conn.Write(message); err != nil {
 			return
 		}
+	}
+}
+
+// serveDescriptor passes the connection with a descriptor to serve, and closes the descriptor.
+func serveDescriptor(fd int, serve func(net.Conn)) {
+	file := os.NewFile(uintptr(fd), "calls")
+	defer file.Close()
+	if conn, err := net.FileConn(file); err == nil {
+		serve(conn)
 	}
 }
 

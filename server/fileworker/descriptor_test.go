@@ -37,7 +37,7 @@ func receiving(t *testing.T, adopt func(fd int)) *net.UnixConn {
 	ours, theirs := socketPair(t)
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		receiveDescriptors(theirs, adopt)
+		receiveDescriptors(theirs, adopt, nil)
 		_ = theirs.Close()
 	})
 	t.Cleanup(func() {
@@ -118,5 +118,17 @@ func TestReceiveDescriptors_ConnectionReset_Returns(t *testing.T) {
 	if err := ours.Close(); err != nil {
 		t.Fatal(err)
 	}
-	receiveDescriptors(theirs, nil)
+	receiveDescriptors(theirs, nil, nil)
+}
+
+// A worker that does not receive must not block calls.
+func TestOfferDescriptor_FullSocket_ReturnsError(t *testing.T) {
+	ours, _ := socketPair(t)
+	var err error
+	for err == nil {
+		err = offerDescriptor(ours, int(os.Stdin.Fd()))
+	}
+	if !errors.Is(err, unix.EAGAIN) {
+		t.Error(err)
+	}
 }

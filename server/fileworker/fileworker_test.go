@@ -18,7 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -52,7 +54,7 @@ func TestMain(m *testing.M) {
 				unix.Exit(0)
 			}
 		}
-		fileworker.Serve(descriptors, rpc, 1<<20, write, func(r grpc.ServiceRegistrar) { register(r, rpc) })
+		fileworker.Serve(descriptors, rpc, 1<<20, write, func(r grpc.ServiceRegistrar) { register(r, rpc) }, nil)
 		unix.Exit(0)
 	}
 	leakcheck.Main(m)
@@ -82,6 +84,14 @@ func register(r grpc.ServiceRegistrar, rpc net.Conn) {
 			_, err := os.Stderr.Write(bytes.Repeat([]byte("much "), 1<<20))
 			return 0, err
 		},
+		"refuse": func(ctx context.Context) (int, error) {
+			refusal, err := status.New(codes.NotFound, "no "+metadata.ValueFromIncomingContext(ctx, "name")[0]).WithDetails(wrapperspb.Int64(7))
+			if err != nil {
+				return 0, err
+			}
+			return 0, refusal.Err()
+		},
+		"unknown": func(context.Context) (int, error) { return 0, errors.New("it failed") },
 		"garbage": func(context.Context) (int, error) { return writeGarbage(rpc) },
 	} {
 		desc.Methods = append(desc.Methods, grpc.MethodDesc{MethodName: name,
@@ -234,6 +244,77 @@ func TestCall_Cancelled_EndsInWorker(t *testing.T) {
 	cancel()
 	calls.Wait()
 	for f.answer(lease, "hanging") > 0 {
+	}
+}
+
+// hang makes so many calls that hang, and returns when they run. end returns their errors.
+func (f *fixture) hang(lease *fileworker.Lease, count int) (end func() []error) {
+	f.t.Helper()
+	failed := make(chan error, count)
+	for range count {
+		go func() {
+			_, err := call(f.ctx, lease, "hang")
+			failed <- err
+		}()
+	}
+	for f.answer(lease, "hanging") < count {
+	}
+	return func() (errs []error) {
+		for range count {
+			errs = append(errs, <-failed)
+		}
+		return errs
+	}
+}
+
+// Calls fail alike whether they have a connection to themselves or go by gRPC.
+func TestCall_Fails_ReturnsStatus(t *testing.T) {
+	f := newFixture(t, fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute})
+	set := f.newSet()
+	lease := f.use(set, "key")
+	check := func() {
+		t.Helper()
+		ctx := metadata.AppendToOutgoingContext(f.ctx, "name", "such file", "other", "x")
+		_, err := call(ctx, lease, "refuse")
+		refusal := status.Convert(err)
+		if details := refusal.Details(); refusal.Code() != codes.NotFound || refusal.Message() != "no such file" || len(details) != 1 ||
+			!proto.Equal(details[0].(proto.Message), wrapperspb.Int64(7)) {
+			t.Errorf("%v, %v", err, details)
+		}
+		if _, err := call(f.ctx, lease, "unknown"); status.Code(err) != codes.Unknown || status.Convert(err).Message() != "it failed" {
+			t.Error(err)
+		}
+		if _, err := call(f.ctx, lease, "none"); status.Code(err) != codes.Unimplemented {
+			t.Error(err)
+		}
+		ended, cancel := context.WithCancel(f.ctx)
+		cancel()
+		if _, err := call(ended, lease, "pid"); status.Code(err) != codes.Canceled {
+			t.Error(err)
+		}
+	}
+	check()
+	end := f.hang(lease, 20)
+	check()
+	set.Close()
+	for _, err := range end() {
+		if code := status.Code(err); code != codes.Unavailable && code != codes.Canceled {
+			t.Error(err)
+		}
+	}
+}
+
+func TestCall_WorkerKilled_IsUnavailable(t *testing.T) {
+	f := newFixture(t, fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute})
+	lease := f.use(f.newSet(), "key")
+	end := f.hang(lease, 20)
+	if err := unix.Kill(f.answer(lease, "pid"), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range end() {
+		if status.Code(err) != codes.Unavailable {
+			t.Error(err)
+		}
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/execwire/execwire/internal/sandbox"
@@ -93,7 +92,7 @@ type worker struct {
 	ready   chan struct{} // closed when the following fields are set
 	err     error         // of the start
 	process *sandbox.Worker
-	conn    *grpc.ClientConn
+	conn    *client
 
 	shared sharedDescriptor
 
@@ -110,7 +109,7 @@ type worker struct {
 // run starts a worker when evicted ones have ended, and cleans up after it.
 func (p *Pool) run(w *worker, start Start) {
 	var process *sandbox.Worker
-	var conn *grpc.ClientConn
+	var conn *client
 	ctx, cancel := context.WithTimeoutCause(w.ctx, p.options.StartTimeout, errStartTimeout)
 	err := w.group.places.Acquire(ctx, 1)
 	if err == nil {
@@ -132,13 +131,15 @@ func (p *Pool) run(w *worker, start Start) {
 	if err != nil {
 		return
 	}
-	if conn.WaitForStateChange(w.ctx, connectivity.Ready) { // also if the worker broke the protocol, and still runs
+	ended := conn.WaitForStateChange(w.ctx, connectivity.Ready) // also if the worker broke the protocol, and still runs
+	if ended {
 		p.drop(w)
-		process.Close()
+	}
+	conn.Close()
+	process.Close()
+	if ended {
 		p.options.Logger.Warn("a worker for sandboxed calls about files has ended by itself", "stderr", process.StderrTail())
 	}
-	_ = conn.Close()
-	process.Close()
 	w.shared.end() // before its place is free for a worker that needs a descriptor
 }
 

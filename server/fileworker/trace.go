@@ -13,19 +13,9 @@ import (
 // the client.
 const SpanName = "file worker"
 
-// traced returns the options of a call with its span, which ends with the call.
-func traced(ctx context.Context, options []grpc.CallOption) []grpc.CallOption {
-	span := tracing.FromContext(ctx).Child(SpanName, tracing.Client, time.Now())
-	if span == nil {
-		return options
-	}
-	return append(options, grpc.OnFinish(func(err error) { span.End(err != nil) }))
-}
-
-func traceUnary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
-	return invoke(ctx, method, req, reply, conn, traced(ctx, options)...)
-}
-
 func traceStream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
-	return open(ctx, desc, conn, method, traced(ctx, options)...)
+	if span := tracing.FromContext(ctx).Child(SpanName, tracing.Client, time.Now()); span != nil {
+		options = append(options, grpc.OnFinish(func(err error) { span.End(err != nil) }))
+	}
+	return open(ctx, desc, conn, method, options...)
 }
