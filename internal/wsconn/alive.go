@@ -7,7 +7,9 @@ const deadChecks = 4
 
 // watch starts the checks of a connection.
 func (c *Conn) watch() *Conn {
-	c.tickers = []*ticker{startTicker(c.options.PingInterval, c.pinger()), startTicker(c.options.DeadAfter/deadChecks, c.deadPeerCheck())}
+	dead := startTicker(c.options.DeadAfter/deadChecks, c.deadPeerCheck())
+	c.out.beforeWrite = dead.resume
+	c.tickers = []*ticker{startTicker(c.options.PingInterval, c.pinger()), dead}
 	return c
 }
 
@@ -41,19 +43,20 @@ func (c *Conn) Prove(ctx context.Context) error {
 }
 
 // pinger returns a function that sends a ping if the previous one was answered.
-func (c *Conn) pinger() func() {
+func (c *Conn) pinger() func() (again bool) {
 	retransmits := make(<-chan struct{})
 	first := true
-	return func() {
+	return func() bool {
 		if !first {
 			select {
 			case <-retransmits:
 			default:
-				return
+				return true
 			}
 		}
 		if _, next, err := c.pings.send(c.out); err == nil {
 			retransmits, first = next, false
 		}
+		return true
 	}
 }

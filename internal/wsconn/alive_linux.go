@@ -19,28 +19,40 @@ const timeSlack = 50 * time.Millisecond
 
 // deadPeerCheck returns a function that ends the connection when the peer's
 // kernel has acknowledged nothing for DeadAfter despite retransmissions or
-// probes. TCP_USER_TIMEOUT is no alternative: it also ends connections to peers
+// probes. It returns false when everything is acknowledged: checking 200 idle
+// connections every ten seconds took 11 ms of CPU.
+//
+// TCP_USER_TIMEOUT is no alternative: it also ends connections to peers
 // that do not read but acknowledge the probes of their closed window.
-func (c *Conn) deadPeerCheck() func() {
-	var lastCheck time.Time // when it was checked last
+func (c *Conn) deadPeerCheck() func() (again bool) {
+	var lastCheck time.Time // when it was checked last; zero: everything was acknowledged then
 	var retransmits uint8   // retransmissions when an acknowledgement was last received
-	return func() {
+	return func() bool {
+		idle := c.out.isIdle() // first: what is written from now on resumes the checks
 		info, ok := tcpInfo(c.raw)
 		if !ok {
-			return
+			return false
+		}
+		if idle && info.Unacked == 0 && info.Notsent_bytes == 0 {
+			lastCheck, retransmits = time.Time{}, 0
+			return false
 		}
 		now := time.Now()
-		silent := time.Duration(info.Last_ack_recv) * time.Millisecond
-		acknowledged := silent <= now.Sub(lastCheck)+timeSlack
+		since := c.options.DeadAfter / deadChecks
+		if !lastCheck.IsZero() {
+			since = now.Sub(lastCheck)
+		}
 		lastCheck = now
-		if acknowledged {
+		silent := time.Duration(info.Last_ack_recv) * time.Millisecond
+		if silent <= since+timeSlack {
 			retransmits = info.Retransmits
-			return
+			return true
 		}
 		unanswered := int(info.Retransmits) - int(retransmits) + int(info.Probes)
 		if unanswered >= minUnanswered && silent >= c.options.DeadAfter {
 			c.fail(fmt.Errorf("the peer has acknowledged nothing for %v", silent))
 		}
+		return true
 	}
 }
 

@@ -66,6 +66,20 @@ func TestDeadPeer_EndsConnection(t *testing.T) {
 			}
 			return c, server
 		},
+		"with data on the way after it was idle": func(t *testing.T) (*rawConn, *wsconn.Conn) {
+			c, server := open(t, wsconn.Options{DeadAfter: deadAfter, CloseTimeout: deadAfter})
+			for server.IsChecked() {
+				time.Sleep(time.Millisecond)
+			}
+			vanish(t, c)
+			if err := server.Send([]byte("probe")); err != nil {
+				t.Fatal(err)
+			}
+			if !server.IsChecked() {
+				t.Error("nothing checks that the data arrives")
+			}
+			return c, server
+		},
 		"with a closed window": func(t *testing.T) (*rawConn, *wsconn.Conn) {
 			c, server, _ := blockedSender(t, wsconn.Options{DeadAfter: deadAfter, CloseTimeout: deadAfter})
 			vanish(t, c)

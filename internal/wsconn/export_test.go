@@ -21,3 +21,6 @@ func WindowClosed(c *Conn) bool {
 	info, ok := tcpInfo(c.raw)
 	return ok && info.Unacked == 0 && info.Notsent_bytes > 0
 }
+
+// IsChecked reports whether the peer of a connection is being checked.
+func (c *Conn) IsChecked() bool { return c.tickers[1].armed.Load() }

@@ -32,6 +32,8 @@ type outbox struct {
 	// tryWrite writes what it can without waiting; nil if nothing can. It is set before
 	// the first frame.
 	tryWrite func([]byte) (int, error)
+	// beforeWrite is called before each write, with mu held. It is set before the first frame.
+	beforeWrite func()
 
 	mu         sync.Mutex
 	changed    sync.Cond // of mu; buffer space, end of a frame, or failure
@@ -48,6 +50,7 @@ type outbox struct {
 
 func newOutbox(to io.Writer, client bool) *outbox {
 	o := &outbox{to: to, client: client}
+	o.beforeWrite = func() {}
 	o.changed.L = &o.mu
 	return o
 }
@@ -112,6 +115,7 @@ func (o *outbox) trySend(first byte, payload []byte) bool {
 
 // tryFlush writes as much of the buffer as is possible without waiting. mu is held.
 func (o *outbox) tryFlush() {
+	o.beforeWrite()
 	n, err := o.tryWrite(o.pending)
 	o.lastWrite = time.Now()
 	if err != nil {
@@ -260,6 +264,7 @@ func (o *outbox) writeLoop() {
 
 // flush writes the buffer. mu is held, and released during the write.
 func (o *outbox) flush() {
+	o.beforeWrite()
 	full := o.pending
 	o.pending = nil
 	o.changed.Broadcast()
@@ -271,6 +276,13 @@ func (o *outbox) flush() {
 	if err != nil {
 		o.failLocked(err)
 	}
+}
+
+// isIdle reports whether nothing is being written, or is to be.
+func (o *outbox) isIdle() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.writing && len(o.pending) == 0
 }
 
 // failLocked discards what has not been written. The first error counts. mu is
