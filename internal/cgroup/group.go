@@ -91,7 +91,11 @@ func kill(dir string) bool { return writeExisting(dir+"/cgroup.kill", "1") == ni
 func (g *Group) Members() []int { return members(g.dir()) }
 
 func members(dir string) (pids []int) {
-	text, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	file := dir + "/cgroup.procs"
+	text, _ := procfs.ReadSmallFile(file, make([]byte, 1<<10)) // half the time, and enough for most
+	if len(text) > 1000 {
+		text, _ = os.ReadFile(file)
+	}
 	for field := range bytes.FieldsSeq(text) {
 		if pid, err := strconv.Atoi(string(field)); err == nil && pid > 0 {
 			pids = append(pids, pid)

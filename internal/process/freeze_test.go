@@ -72,7 +72,7 @@ func (g *generations) replace() {
 		// What the other program has would end with it.
 		p.timeouts.stop()
 		if p.killJob != nil {
-			p.killJob.pidfds.release(0)
+			p.killJob.pidfds.close()
 		}
 	}
 	config := g.config

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"slices"
 	"syscall"
 	"time"
 
@@ -20,7 +21,7 @@ const (
 	// uncertaintyTimeout bounds how long a job waits for proof that no process is left while others
 	// fork.
 	uncertaintyTimeout = 200 * time.Millisecond
-	// killWait is how long a job waits for killed processes before other jobs take their steps.
+	// killWait is how long the jobs of one scan wait together for the processes that they killed.
 	killWait = 10 * time.Millisecond
 	// minGracefulPoll and maxGracefulPoll bound the interval between scans during a graceful
 	// termination.
@@ -37,6 +38,8 @@ type killJob struct {
 	done          chan struct{}
 	result        killResult // valid when done is closed
 	pidfds        pidfdSet
+	leaderStopped bool               // the leader was sent SIGSTOP before any scan: it has not forked since
+	killed        bool               // by the last step
 	sentTerm      map[procfs.ID]bool // processes that were sent SIGTERM
 	groupSentTerm bool               // the process group was sent SIGTERM
 	stopRounds    int
@@ -61,6 +64,7 @@ type killResult struct {
 // snapshot is the input of a step.
 type snapshot struct {
 	members        []procfs.Stat // alive, with the leader
+	inGroup        bool          // the control group has processes
 	ambiguous      bool          // an orphan may be another member
 	maybeUnseen    bool          // the scan may have missed a descendant
 	mustKillUnseen bool          // that descendant would have to be killed
@@ -76,7 +80,10 @@ func (j *killJob) step(snap snapshot) (wait time.Duration, done bool) {
 	if snap.scanErr != nil {
 		return j.stepWithoutScan(snap)
 	}
-	populated := j.cgroup != nil && j.cgroup.Populated()
+	populated := snap.inGroup
+	if len(snap.members) == 0 { // now, not when the scan began
+		populated = j.isGroupPopulated()
+	}
 	empty := len(snap.members) == 0 && !populated
 	if empty && !j.mustRescan(snap) {
 		j.finish(snap, true)
@@ -93,7 +100,7 @@ func (j *killJob) step(snap snapshot) (wait time.Duration, done bool) {
 		j.finish(snap, empty)
 		return 0, true
 	}
-	stopped, err := j.pidfds.stopNew(snap.members, j.group())
+	stopped, err := j.pidfds.stopNew(j.unstopped(snap.members), j.group())
 	if stopped > 0 && j.stopRounds < maxStopRounds {
 		j.stopRounds++
 		return 0, false
@@ -116,7 +123,7 @@ func (j *killJob) stepWithoutScan(snap snapshot) (wait time.Duration, done bool)
 	temporary := isResourceExhausted(snap.scanErr)
 	_, exited := j.process.Exit()
 	if !snap.forced {
-		remaining := !exited || j.cgroup != nil && j.cgroup.Populated()
+		remaining := !exited || j.isGroupPopulated()
 		return j.sendTerm(nil), !remaining && !temporary
 	}
 	if j.giveUpAt.IsZero() {
@@ -169,9 +176,21 @@ func (j *killJob) sendTerm(members []procfs.Stat) time.Duration {
 
 func (j *killJob) noteMethod(m Method) { j.result.method = max(j.result.method, m) }
 
-// killAll sends SIGKILL to all known processes and both groups, and waits up to killWait for their
-// end.
+// isGroupPopulated reports whether there is a control group that has processes.
+func (j *killJob) isGroupPopulated() bool { return j.cgroup != nil && j.cgroup.Populated() }
+
+// unstopped returns the members without a leader that was stopped before: signals to the process group
+// reach it.
+func (j *killJob) unstopped(members []procfs.Stat) []procfs.Stat {
+	if !j.leaderStopped {
+		return members
+	}
+	return slices.DeleteFunc(slices.Clone(members), func(p procfs.Stat) bool { return p.PID == j.group() })
+}
+
+// killAll sends SIGKILL to all known processes and both groups. awaitKilled waits for their end.
 func (j *killJob) killAll(populated bool) {
+	j.killed = true
 	if len(j.pidfds.fds) > 0 {
 		j.noteMethod(MethodProcessGroup)
 	}
@@ -183,11 +202,26 @@ func (j *killJob) killAll(populated bool) {
 	if populated && j.cgroup.Kill() {
 		j.noteMethod(MethodCgroup)
 	}
-	j.pidfds.release(killWait)
+}
+
+// awaitKilled waits up to killWait for the processes that the last steps of jobs have killed, which die at
+// the same time.
+func awaitKilled(jobs ...*killJob) {
+	deadline := time.Now().Add(killWait)
+	for _, j := range jobs {
+		if !j.killed {
+			continue
+		}
+		j.killed = false
+		if j.leaderStopped {
+			j.process.leader.waitDead(time.Until(deadline))
+		}
+		j.pidfds.removeDead(deadline)
+	}
 }
 
 func (j *killJob) finish(snap snapshot, empty bool) {
-	j.pidfds.release(0)
+	j.pidfds.close()
 	j.result.empty = empty
 	j.result.verified = empty && snap.orphansSeen && !snap.ambiguous && !snap.maybeUnseen && !snap.wasAlive
 }

@@ -44,6 +44,21 @@ func TestKillJob_GivesUp_KillsStoppedProcesses(t *testing.T) {
 	poll(t, "the end of the stopped processes", func() bool { return len(h.alive()) == 0 })
 }
 
+// A leader that was stopped before the scan has no new children to stop.
+func TestKillJob_LeaderStopped_IsKilledInFirstStep(t *testing.T) {
+	p := start(t, shell("exec sleep 1000"))
+	leader, err := procfs.ReadStat(p.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := &killJob{process: p, forced: true, leaderStopped: true}
+	if _, done := job.step(snapshot{members: []procfs.Stat{leader}, wasAlive: true, forced: true, now: time.Now()}); done || !job.killed {
+		t.Errorf("after the first step: done %v, killed %v", done, job.killed)
+	}
+	awaitKilled(job)
+	waitClosed(t, p)
+}
+
 func TestKillJob_Verified(t *testing.T) {
 	p := start(t, shell("exit 0"))
 	waitClosed(t, p)

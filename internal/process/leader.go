@@ -4,6 +4,7 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,6 +46,11 @@ func (l *leader) isDead() bool {
 		dead = dead || err != nil
 	})
 	return dead
+}
+
+// waitDead waits until the leader is dead, reaped or not, or for the timeout.
+func (l *leader) waitDead(timeout time.Duration) {
+	_ = l.pidfd.Control(func(fd uintptr) { waitDead(int(fd), timeout) })
 }
 
 // reap frees the PID of the leader, which is dead.

@@ -201,6 +201,7 @@ func (t *processTracker) killUnowned(attributed *attribution) {
 		return
 	}
 	wait, empty := job.step(snapshot{members: found, forced: true, now: time.Now()})
+	awaitKilled(job)
 	job.nextStep = time.Now().Add(wait)
 	if empty {
 		t.mu.Lock()

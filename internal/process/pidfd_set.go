@@ -58,20 +58,30 @@ func (s *pidfdSet) kill() {
 	}
 }
 
-// release waits until the killed processes are dead, or for the timeout, and empties the set.
-func (s *pidfdSet) release(timeout time.Duration) {
-	deadline := time.Now().Add(timeout)
+// removeDead waits until the killed processes are dead, or for the deadline, and removes the dead ones.
+func (s *pidfdSet) removeDead(deadline time.Time) {
 	for id, fd := range s.fds {
-		waitDead(fd, time.Until(deadline))
-		_ = unix.Close(fd)
-		delete(s.fds, id)
+		if waitDead(fd, time.Until(deadline)) {
+			_ = unix.Close(fd)
+			delete(s.fds, id)
+		}
 	}
 }
 
-// waitDead waits until the process of a pidfd is dead or a zombie, or for the timeout.
-func waitDead(fd int, timeout time.Duration) {
+// close empties the set.
+func (s *pidfdSet) close() {
+	for _, fd := range s.fds {
+		_ = unix.Close(fd)
+	}
+	clear(s.fds)
+}
+
+// waitDead waits until the process of a pidfd is dead or a zombie, or for the timeout, and reports whether
+// it is.
+func waitDead(fd int, timeout time.Duration) bool {
 	pollFDs := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	_, _ = unix.Poll(pollFDs, max(0, int(timeout.Milliseconds())))
+	n, _ := unix.Poll(pollFDs, max(0, int(timeout.Milliseconds())))
+	return n > 0
 }
 
 // signalVerified sends signals to the process that the scan saw, and reports whether the first one

@@ -107,7 +107,7 @@ func (p *Process) beginTermination(t Termination) (job *killJob, wasRunning bool
 			return nil, wasRunning, err
 		}
 		if !t.Graceful {
-			job.result.method = MethodProcessGroup
+			job.result.method, job.leaderStopped = MethodProcessGroup, true
 		}
 	}
 	switch {

@@ -182,7 +182,8 @@ func (t *processTracker) isIdle() bool {
 // scanResult is the result of a scan.
 type scanResult struct {
 	*attribution
-	number uint64 // of the scan, from 1
+	number  uint64                 // of the scan, from 1
+	cgroups map[*trackedRoot][]int // members of the control groups that were read
 	// orphansSeen is set if every orphan is part of the result, which is not certain if orphans are
 	// not adopted or /proc hides processes.
 	orphansSeen bool
@@ -222,7 +223,7 @@ func (t *processTracker) scan() (scanResult, error) {
 	for root, c := range cgroups {
 		s.cgroups[root] = c.Members()
 	}
-	result.attribution = s.attribute()
+	result.attribution, result.cgroups = s.attribute(), s.cgroups
 	t.lastScan, t.lastScanAt = result.attribution, time.Now()
 	empty := s.emptySessions()
 	t.mu.Lock()

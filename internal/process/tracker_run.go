@@ -50,10 +50,12 @@ func (t *processTracker) runDue() {
 		snap := snapshot{wasAlive: wasAlive[i], orphansSeen: result.orphansSeen, scanErr: err, now: time.Now()}
 		if err == nil {
 			snap.members, snap.ambiguous = result.membersOf(job.process.root)
+			snap.inGroup = len(result.cgroups[job.process.root]) > 0
 			snap.maybeUnseen, snap.mustKillUnseen = result.unseenOf(job.process.root)
 		}
 		t.stepJob(job, snap)
 	}
+	awaitKilled(due...)
 	if err != nil {
 		t.postponeOrphanCheck(isResourceExhausted(err))
 		return
