@@ -88,7 +88,7 @@ var packages = map[string]packageRule{
 	"server/admin":      {purpose: "AdminService: operates a running server", imports: []string{genExecwire, "internal/audit", "internal/auth", "internal/config", "internal/process", "internal/procfs", "internal/secretfile", "internal/session", "server"}},
 	"server/fileworker": {purpose: "runs the worker processes that make confined file calls", imports: []string{"internal/sandbox", "internal/tracing"}},
 	"gateway": {purpose: "connections of JSON-RPC clients: sessions, processes, environment; onto the generated gRPC client",
-		imports: []string{genExecwire, "gateway/call", "gateway/files", "gateway/httpcalls", "gateway/param", "gateway/rpcerror", "gateway/sandboxjson", "internal/errorinfo", "internal/jsonrpc", "internal/notify", "internal/wsconn", "internal/auth", "internal/tracecontext"}},
+		imports: []string{genExecwire, "gateway/call", "gateway/files", "gateway/httpcalls", "gateway/param", "gateway/rpcerror", "gateway/sandboxjson", "internal/errorinfo", "internal/inproc", "internal/jsonrpc", "internal/notify", "internal/wsconn", "internal/auth", "internal/tracecontext"}},
 	"gateway/files": {purpose: "JSON-RPC calls about files",
 		imports: []string{genExecwire, "gateway/call", "gateway/param", "gateway/rpcerror", "gateway/sandboxjson", "internal/errorinfo", "internal/inproc", "internal/jsonrpc"}},
 	"gateway/filehttp": {purpose: "files over plain HTTP, onto the generated gRPC client", imports: []string{genExecwire, "gateway/rpcerror", "internal/errorinfo", "internal/inproc"}},

@@ -9,27 +9,19 @@ import (
 
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/inproc"
+	"github.com/execwire/execwire/internal/tracecontext"
 )
 
-// feed receives the events of the session until the stream ends. It blocks while the
+// feed handles the events of the session until the stream ends. It blocks while the
 // client does not read; then each process blocks at its window.
 func (c *connection) feed(s *session) {
 	var pings chan uint64 // to answerPings; nil before the first
-	for {
-		response, err := s.stream.Recv()
-		if err != nil {
-			c.feedEnded(s, err)
-			return
-		}
+	err := inproc.ReceiveEach(s.stream, func(response *execwirev1.AttachSessionResponse) error {
+		defer c.recoverPanic(tracecontext.Context{})
 		switch m := response.GetMessage().(type) {
 		case *execwirev1.AttachSessionResponse_Events:
-			if err := c.learnMode(s, m.Events.GetProcessId(), m.Events.GetEvents()); err != nil {
-				c.feedEnded(s, err)
-				return
-			}
-			if !c.isReady() || c.delivery.deliver(m.Events.GetProcessId(), m.Events.GetEvents()) != nil {
-				return
-			}
+			return c.deliver(s, m.Events)
 		case *execwirev1.AttachSessionResponse_Ping:
 			if pings == nil {
 				pings = make(chan uint64, 1)
@@ -41,7 +33,25 @@ func (c *connection) feed(s *session) {
 			}
 			pings <- m.Ping.GetNonce()
 		}
+		return nil
+	})
+	if !errors.Is(err, errNotDelivered) {
+		c.feedEnded(s, err)
 	}
+}
+
+// errNotDelivered ends the feed of a connection that ends.
+var errNotDelivered = errors.New("the connection ends")
+
+// deliver delivers events of the session, once the client has sent initialized.
+func (c *connection) deliver(s *session, m *execwirev1.SessionEvents) error {
+	if err := c.learnMode(s, m.GetProcessId(), m.GetEvents()); err != nil {
+		return err
+	}
+	if !c.isReady() || c.delivery.deliver(m.GetProcessId(), m.GetEvents()) != nil {
+		return errNotDelivered
+	}
+	return nil
 }
 
 // answerPings answers the server's pings, each when the client has proved to be alive.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -57,7 +58,7 @@ func (r *request) writeStdin(ctx context.Context, id string, data []byte, pieceI
 		data := rest[:min(most, len(rest))]
 		rest = rest[len(data):]
 		_, err := r.processes.WriteStdin(ctx, &execwirev1.WriteStdinRequest{
-			SessionId: r.session.id, ProcessId: id, Data: data, WriteId: pieceID(piece)})
+			SessionId: r.session.id, ProcessId: id, Data: data, WriteId: pieceID(piece)}, inproc.InCaller{})
 		if err != nil {
 			return err
 		}

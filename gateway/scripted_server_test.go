@@ -52,7 +52,7 @@ type scriptedServer struct {
 const scriptedWindow = 1000
 
 func newScriptedServer(t *testing.T) (*scriptedServer, *testServer) {
-	s := &scriptedServer{feed: make(chan *execwirev1.AttachSessionResponse), end: make(chan error, 1),
+	s := &scriptedServer{feed: make(chan *execwirev1.AttachSessionResponse, 16), end: make(chan error, 1),
 		last: map[string]uint64{}, labels: map[string]map[string]string{}, writeTimes: map[string]time.Duration{}}
 	channel := inproc.New()
 	execwirev1.RegisterSessionServiceServer(channel, s)

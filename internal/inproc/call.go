@@ -52,6 +52,9 @@ type call struct {
 	status    *status.Status // for the client
 	serverErr error          // result of the handler's SendMsg and RecvMsg
 
+	sending chan struct{}       // has an element while the handler sends; nil: it sends once
+	take    func(proto.Message) // takes what the handler sends; nil: the queue does; guarded by sending
+
 	headerSent atomic.Bool // the client has the header, or may have it; set under mu
 
 	mu         sync.Mutex

@@ -22,11 +22,17 @@ func (ch *Channel) Invoke(ctx context.Context, method string, args, reply any, o
 }
 
 func (ch *Channel) invoke(ctx context.Context, from *peer.Peer, method string, args, reply any, opts []grpc.CallOption) error {
-	cs, err := ch.newStream(ctx, from, unaryDesc, method, opts)
+	cs, handle, err := ch.newStream(ctx, from, unaryDesc, method, opts)
 	if err != nil {
 		return err
 	}
-	if err := cs.SendMsg(args); err != nil {
+	if !isInCaller(opts) {
+		go handle()
+		handle = func() {}
+	}
+	err = cs.SendMsg(args)
+	handle()
+	if err != nil {
 		return err
 	}
 	err = cs.RecvMsg(reply)
@@ -41,32 +47,38 @@ func (ch *Channel) NewStream(ctx context.Context, desc *grpc.StreamDesc, method 
 }
 
 func (ch *Channel) open(ctx context.Context, from *peer.Peer, desc *grpc.StreamDesc, method string, opts []grpc.CallOption) (grpc.ClientStream, error) {
-	cs, err := ch.newStream(ctx, from, desc, method, opts)
+	cs, handle, err := ch.newStream(ctx, from, desc, method, opts)
 	if err != nil {
 		return nil, err // not cs: a nil *clientStream would be a non-nil interface
 	}
+	go handle()
 	return cs, nil
 }
 
-func (ch *Channel) newStream(ctx context.Context, from *peer.Peer, desc *grpc.StreamDesc, fullMethod string, opts []grpc.CallOption) (*clientStream, error) {
+// newStream returns the caller's end of a new call, and the function that handles it.
+func (ch *Channel) newStream(ctx context.Context, from *peer.Peer, desc *grpc.StreamDesc, fullMethod string, opts []grpc.CallOption) (*clientStream, func(), error) {
 	if err := ctx.Err(); err != nil {
-		return nil, status.FromContextError(err).Err()
+		return nil, nil, status.FromContextError(err).Err()
 	}
 	md, _ := metadata.FromOutgoingContext(ctx) // a copy
 	m := ch.lookup(fullMethod)
 	c := newCall(queueFor(m.clientStreams), queueFor(m.serverStreams))
+	if m.serverStreams {
+		c.sending = make(chan struct{}, 1)
+	}
 	c.handedBack, c.lent, c.takeFile = handedBackBy(opts), lentBy(opts), fileTakerOf(opts)
 	ss := newServerStream(ctx, c, fullMethod, m, md, from)
 	cs := newClientStream(ctx, c, desc)
 	if !ch.add(cs) {
 		cs.abort()
-		return nil, errUnavailable
+		return nil, nil, errUnavailable
 	}
-	ch.handlers.Go(func() {
+	ch.handlers.Add(1)
+	return cs, func() {
+		defer ch.handlers.Done()
 		defer ch.remove(cs)
 		ss.run(ch.stream)
-	})
-	return cs, nil
+	}, nil
 }
 
 // queueDepth is how many messages of a stream may be queued per direction.

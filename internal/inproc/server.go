@@ -78,7 +78,7 @@ func (ss *serverStream) SetTrailer(md metadata.MD)       { ss.call.setTrailer(md
 func (ss *serverStream) SendMsg(m any) error {
 	msg, err := toSend(m)
 	ss.call.beginResponse()
-	if err == nil && !ss.call.send(ss.call.responses, msg) {
+	if err == nil && !ss.call.respond(msg) {
 		err = ss.call.serverErr
 	}
 	if err != nil {
