@@ -146,11 +146,14 @@ func (p *process) receive(event *execwirev1.ProcessEvent) bool {
 	if exited := event.GetExited(); exited != nil {
 		p.exit, p.ended = seq, exited.GetExit()
 	}
-	missed := p.isMissed(event)
-	if missed && event.GetClosed() != nil {
+	if !p.isMissed(event) {
+		return false
+	}
+	p.done = max(p.done, seq)
+	if event.GetClosed() != nil {
 		p.closed = true
 	}
-	return missed
+	return true
 }
 
 // isMissed reports whether the client gets the event by process/read.

@@ -28,8 +28,9 @@ const (
 type progress struct {
 	// generation distinguishes processes that reuse an id.
 	generation int
-	// received is the last seq from the server, sent the last seq sent to the client.
-	received, sent uint64
+	// received is the last seq from the server, sent the last seq sent to the client, and
+	// done the last whose event is not used any more: it is sent, or the client reads it.
+	received, sent, done uint64
 	// confirmed is the last seq up to which the client has everything; acknowledged is
 	// what the server knows of it.
 	confirmed, acknowledged uint64
@@ -70,6 +71,7 @@ func (p *progress) push(seq uint64) {
 		p.unread = time.Now()
 	}
 	p.sent = max(p.sent, seq)
+	p.done = max(p.done, seq)
 }
 
 // answer records an answer to process/read with events up to seq.
@@ -106,9 +108,10 @@ func (p *progress) pin(after uint64) *pin {
 }
 
 // unacknowledged returns the last seq that can be acknowledged, and whether the server
-// does not know it yet. Events that a pending read needs are not acknowledged.
+// does not know it yet. Events that a pending read needs are not acknowledged, nor those that
+// are being sent: the server may then use their memory again.
 func (p *progress) unacknowledged() (seq uint64, pending bool) {
-	seq = min(p.confirmed, p.received)
+	seq = min(p.confirmed, p.done)
 	for pinned := range p.pins {
 		seq = min(seq, pinned.after)
 	}

@@ -70,6 +70,31 @@ func TestWatermark_UnreadOutput_IsNotAcknowledged(t *testing.T) {
 	})
 }
 
+// The server may overwrite what is acknowledged. A client can claim an event that is being sent.
+func TestClaim_WhileSending_IsNotAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, srv := newScriptedServer(t)
+		answer := make(chan struct{}) // an answer would wait for the mutex of what is being sent
+		s.read = func(*execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse {
+			<-answer
+			return &execwirev1.ReadOutputResponse{}
+		}
+		cl, _ := srv.attach("", func(p *pipe, _ *Config) { p.ignoresPings = true }) // only the claim counts
+		cl.stopReading()
+		s.sendEvents("p", outputEvent(1, 60_000)) // the client still reads this one
+		s.sendEvents("p", outputEvent(2, 60_000)) // fills the pipe
+		s.sendEvents("p", outputEvent(3, 1))
+		synctest.Wait()
+		cl.ask("process/read", map[string]any{"processId": "p", "afterSeq": 3})
+		time.Sleep(time.Second)
+		expect(t, s, cl, "p 2", 1)
+		cl.resumeReading()
+		time.Sleep(proofTimeout)
+		expect(t, s, cl, "p 2, p 3", 1, 2, 3)
+		close(answer)
+	})
+}
+
 // Until the first pong, sent output counts as read after a timeout. From then on
 // a pong is required.
 func TestWatermark_NoPong_CountsSentAsRead(t *testing.T) {

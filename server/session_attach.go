@@ -10,6 +10,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/audit"
+	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/server/auditcall"
 )
@@ -68,6 +69,7 @@ func (s *sessionService) attach(stream attachStream, m *execwirev1.SessionAttach
 		WhenDetached: whenDetached[m.GetWhenDetached()],
 		MaxProcesses: int(m.GetMaxProcesses()),
 		Ping:         a.ping,
+		Borrow:       borrowing(stream.Context()),
 	})
 	if err != nil {
 		return nil, err
@@ -79,6 +81,19 @@ func (s *sessionService) attach(stream attachStream, m *execwirev1.SessionAttach
 	}
 	a.ctx, a.cancel = context.WithCancelCause(stream.Context())
 	return a, nil
+}
+
+// borrowing returns how the events of an attachment are borrowed; nil: its caller is in this
+// program, and keeps them for as long as it likes.
+func borrowing(ctx context.Context) func(*eventlog.Owner) {
+	if !isLocal(ctx) {
+		return (*eventlog.Owner).Borrow // sending encodes
+	}
+	stream, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ HandsBackAcknowledged() bool })
+	if ok && stream.HandsBackAcknowledged() {
+		return (*eventlog.Owner).BorrowUntilAcknowledged
+	}
+	return nil
 }
 
 func (a *attachment) attached(principal string) *execwirev1.AttachSessionResponse {

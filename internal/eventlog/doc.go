@@ -11,7 +11,8 @@
 // so that read(2) stores the bytes in their final place: an event's Data is a
 // sub-slice of a block, and readers get the same sub-slice. Nothing is copied. A block is
 // garbage collected once nothing refers to it. If it was only read by cursors that borrow,
-// see [Reader.Borrow], its memory is used for the next block instead.
+// see [Reader.Borrow] and [Owner.BorrowUntilAcknowledged], its memory is used for the next
+// block instead.
 //
 // # Reading and owning
 //

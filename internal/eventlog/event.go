@@ -71,7 +71,8 @@ type Event struct {
 	UnixNano int64
 	// Data is set for Output only, and never empty there. It aliases a block of
 	// the log: it must not be written to and stays valid for as long as it is
-	// referenced, unless the cursor borrows it: see [Reader.Borrow].
+	// referenced, unless the cursor borrows it: see [Reader.Borrow] and
+	// [Owner.BorrowUntilAcknowledged].
 	Data []byte
 }
 

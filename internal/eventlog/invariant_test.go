@@ -22,6 +22,7 @@ func (m *machine) check(t *rapid.T) {
 	m.checkMemory(t, s)
 	m.checkFile(t, s)
 	m.checkData(t, m.kept)
+	m.checkData(t, m.lent)
 	for _, batch := range m.borrowed {
 		m.checkData(t, batch)
 	}

@@ -57,6 +57,7 @@ type modelCursor struct {
 	mayMiss uint64 // of an owner: events before this seq may be missing
 	paces   bool
 	borrows bool
+	holds   bool // borrows until acknowledged
 }
 
 // take calls TryNext and checks its result.
@@ -82,10 +83,19 @@ func (c *modelCursor) take(t *rapid.T, maxBytes int) {
 		t.Fatal("a batch without events")
 	}
 	c.events(t, b.Events, maxBytes)
-	if c.borrows {
-		c.machine.borrowed[c.cursor] = slices.Clone(b.Events)
-	} else {
-		c.machine.kept = append(c.machine.kept, b.Events...)
+	switch m := c.machine; {
+	case c.borrows:
+		m.borrowed[c.cursor] = slices.Clone(b.Events)
+	case c.holds:
+		for _, e := range b.Events {
+			if c.paces && e.Seq > m.acked {
+				m.lent = append(m.lent, e)
+			} else {
+				m.kept = append(m.kept, e)
+			}
+		}
+	default:
+		m.kept = append(m.kept, b.Events...)
 	}
 	c.fresh = false
 }

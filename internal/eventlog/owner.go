@@ -42,6 +42,18 @@ func (l *Log) own(afterSeq uint64) (*Owner, error) {
 	return l.owner, nil
 }
 
+// BorrowUntilAcknowledged is Borrow, but the Data of an event is valid until the event is
+// acknowledged, or for as long as it is referenced if the ownership ends before, by whatever:
+// what is unacknowledged is retained in any case. Data of events that were acknowledged before
+// Next returned them is not borrowed.
+func (o *Owner) BorrowUntilAcknowledged() {
+	o.log.mu.Lock()
+	defer o.log.mu.Unlock()
+	if o.log.owner == o {
+		o.holds, o.log.window.lent = true, true
+	}
+}
+
 // Acknowledge acknowledges all events up to and including seq, whether Next returned
 // them or not. It ignores a lower seq than before. It returns ErrFutureSeq when no
 // event has that seq yet. After the ownership has ended, it changes nothing; after a

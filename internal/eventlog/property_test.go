@@ -43,6 +43,7 @@ type machine struct {
 
 	kept     []Event            // their Data is valid for as long as it is referenced
 	borrowed map[nexter][]Event // the last batches of cursors that borrow
+	lent     []Event            // of an owner that borrows until it acknowledges
 
 	excess  int // bytes above the window that the writers did not cause
 	ignored int // bytes and blocks of Append while paced
@@ -382,12 +383,17 @@ func (m *machine) own(t *rapid.T) {
 	if m.owner != nil {
 		m.replaced = append(m.replaced, m.owner)
 	}
+	m.keepLent()
 	first := m.log.Stats().FirstRetainedSeq
 	m.owner, m.held, m.freed, m.acked = o, false, false, after
 	m.maxAcked = max(m.maxAcked, after)
 	m.ownerView = m.view(o, after)
 	m.ownerView.paces, m.ownerView.mayMiss = true, max(first, after+1)
-	m.ownerView.mayBorrow(t, &o.cursor)
+	if m.ownerView.holds = rapid.Bool().Draw(t, "holds"); m.ownerView.holds {
+		o.BorrowUntilAcknowledged()
+	} else {
+		m.ownerView.mayBorrow(t, &o.cursor)
+	}
 	m.excess = max(0, m.unacked()-m.limits.WindowBytes)
 }
 
@@ -421,6 +427,7 @@ func (m *machine) ownAck(t *rapid.T) {
 	}
 	m.acked = max(m.acked, seq)
 	m.maxAcked = max(m.maxAcked, seq)
+	m.lent = slices.DeleteFunc(m.lent, func(e Event) bool { return e.Seq <= m.acked })
 	m.ownerView.mayMiss = max(m.ownerView.mayMiss, m.acked+1)
 	m.excess = min(m.excess, max(0, m.unacked()-m.limits.WindowBytes))
 }
@@ -433,6 +440,7 @@ func (m *machine) release(t *rapid.T) {
 	m.held = rapid.Bool().Draw(t, "hold")
 	m.owner.Release(m.held)
 	m.keep(m.owner)
+	m.keepLent()
 	m.held = m.held && !m.freed
 	m.owner, m.freed = nil, false
 	m.unpaced()
@@ -441,6 +449,7 @@ func (m *machine) release(t *rapid.T) {
 func (m *machine) free(t *rapid.T) {
 	rarely(t, 10)
 	m.log.Free()
+	m.keepLent()
 	m.held, m.freed = false, m.owner != nil
 	m.ownerView.paces = false // it continues like an observer
 	m.unpaced()
@@ -526,6 +535,12 @@ func (m *machine) keep(c nexter) {
 	delete(m.borrowed, c)
 }
 
+// keepLent is called when the window of an owner ends: what it has not acknowledged stays valid.
+func (m *machine) keepLent() {
+	m.kept = append(m.kept, m.lent...)
+	m.lent = nil
+}
+
 func (m *machine) snapshot(t *rapid.T) {
 	m.kept = slices.AppendSeq(m.kept, m.log.RetainedOutput())
 	if m.noEnds || m.log.offloaded && m.noReads != nil {
@@ -578,6 +593,7 @@ func (m *machine) restore(t *rapid.T) {
 	}
 	m.log = log
 	clear(m.borrowed)
+	m.keepLent()
 	m.kept = append(m.kept, state.Events...)
 	for id, w := range m.writers {
 		if w != nil && !m.closed() {

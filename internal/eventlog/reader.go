@@ -16,6 +16,7 @@ type cursor struct {
 	failed   error   // error of all further calls of Next
 	owns     bool    // belongs to an Owner
 	borrows  bool    // see Borrow
+	holds    bool    // see BorrowUntilAcknowledged
 	detached bool    // holds nothing and is not counted
 	events   []Event // of the last batch
 	pinned   []*block
@@ -278,7 +279,7 @@ func (r *cursor) fill(maxBytes int) []Event {
 			}
 			b.batch = l.blocks.batches
 			b.pins++
-			b.shared = b.shared || !r.borrows
+			b.shared = b.shared || !r.borrows && !(r.holds && l.window.protects(r.pos.next))
 			r.pinned = append(r.pinned, b)
 		}
 		r.add(rec.event(r.pos.next))

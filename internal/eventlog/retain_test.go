@@ -303,26 +303,82 @@ func TestBlocks_UsedAgain_OnlyIfNobodyRefersToThem(t *testing.T) {
 	}
 }
 
+// An owner that borrows until it acknowledges keeps what it has not acknowledged, however its
+// ownership ends, and what was acknowledged before it was read.
+func TestBlocks_UsedAgain_OnlyAfterAcknowledgement(t *testing.T) {
+	all := func(o *Owner) (events []Event) {
+		for b, ok, _ := o.TryNext(0); ok; b, ok, _ = o.TryNext(0) {
+			events = append(events, b.Events...)
+		}
+		return events
+	}
+	own := func(l *Log) *Owner {
+		next, _ := l.Own(7)
+		next.BorrowUntilAcknowledged()
+		return next
+	}
+	// Each returns events, and the owner of what is written later, if any.
+	for name, take := range map[string]func(l *Log, o *Owner) ([]Event, *Owner){
+		"acknowledged early": func(_ *Log, o *Owner) ([]Event, *Owner) { _ = o.Acknowledge(8); return all(o), o },
+		"released":           func(_ *Log, o *Owner) ([]Event, *Owner) { e := all(o); o.Release(false); return e, nil },
+		"held, then freed":   func(l *Log, o *Owner) ([]Event, *Owner) { e := all(o); o.Release(true); l.Free(); return e, nil },
+		"held, then owned":   func(l *Log, o *Owner) ([]Event, *Owner) { e := all(o); o.Release(true); return e, own(l) },
+		"freed":              func(l *Log, o *Owner) ([]Event, *Owner) { e := all(o); l.Free(); return e, nil },
+		"read after Free":    func(l *Log, o *Owner) ([]Event, *Owner) { l.Free(); return all(o), nil },
+		"replaced":           func(l *Log, o *Owner) ([]Event, *Owner) { return all(o), own(l) },
+		"unacknowledged":     func(_ *Log, o *Owner) ([]Event, *Owner) { _ = o.Acknowledge(2); return all(o)[2:], nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := New(Limits{RetainedBytes: 4 << 10, SnapshotBytes: 100})
+			o := must[*Owner](t)(l.Own(0))
+			o.BorrowUntilAcknowledged()
+			w := l.Writer(Stdout)
+			for n := range byte(8) {
+				w.Commit(copy(w.Buffer(), bytes.Repeat([]byte{n + 1}, 100)), noTime)
+			}
+			events, owner := take(l, o)
+			for range 1000 {
+				if owner != nil {
+					_ = owner.Acknowledge(l.Stats().LastSeq)
+				}
+				buf := w.Buffer() // nil at the end of the window
+				for i := range buf {
+					buf[i] = '!'
+				}
+				w.Commit(len(buf), noTime)
+			}
+			for _, e := range events {
+				if !bytes.Equal(e.Data, bytes.Repeat([]byte{byte(e.Seq)}, 100)) {
+					t.Errorf("the data of event %d was overwritten", e.Seq)
+				}
+			}
+		})
+	}
+}
+
 func TestBlocks_UsedAgain_WithCursorsThatBorrow(t *testing.T) {
-	l := New(Limits{})
-	w := l.Writer(Stdout)
-	r := must[*Reader](t)(l.NewReader(0))
-	defer r.Close()
-	r.Borrow()
-	flood(w, 2<<20)
-	seen := map[*byte]bool{}
-	for range 1000 {
-		buf := w.Buffer()
-		seen[&buf[0]] = true
-		w.Commit(len(buf), noTime)
-		_ = tryNext(t, r, 0)
-	}
-	if most := l.Limits().MaxHeldBytes(1, 1) / maxBlockBytes; len(seen) > most {
-		t.Errorf("%d blocks for 1000 reads, want at most %d", len(seen), most)
-	}
-	l.AppendExited()
-	l.AppendClosed()
-	if l.blocks.spare != nil {
-		t.Error("a closed log keeps a spare block")
+	for name, borrow := range map[string]func(*Owner){"until the next call": (*Owner).Borrow, "until acknowledged": (*Owner).BorrowUntilAcknowledged} {
+		t.Run(name, func(t *testing.T) {
+			l := New(Limits{})
+			w := l.Writer(Stdout)
+			o := must[*Owner](t)(l.Own(0))
+			borrow(o)
+			seen := map[*byte]bool{}
+			for range 1000 {
+				buf := w.Buffer()
+				seen[&buf[0]] = true
+				w.Commit(len(buf), noTime)
+				b, _, _ := o.TryNext(0)
+				_ = o.Acknowledge(b.Events[len(b.Events)-1].Seq)
+			}
+			if most := l.Limits().MaxHeldBytes(1, 1) / maxBlockBytes; len(seen) > most {
+				t.Errorf("%d blocks for 1000 reads, want at most %d", len(seen), most)
+			}
+			l.AppendExited()
+			l.AppendClosed()
+			if l.blocks.spare != nil {
+				t.Error("a closed log keeps a spare block")
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -129,8 +130,12 @@ func (k *ownerClient) run(ctx context.Context) {
 			k.Error(err)
 			return
 		}
-		if k.rng.IntN(4) > 0 {
+		switch k.rng.IntN(4) {
+		case 0:
+		case 1:
 			o.Borrow()
+		default:
+			o.BorrowUntilAcknowledged()
 		}
 		err = k.connection(ctx, o, after, &acked)
 		if k.rng.IntN(2) == 0 {
@@ -153,10 +158,18 @@ var errCut = errors.New("connection cut")
 func (k *ownerClient) connection(ctx context.Context, o *Owner, after uint64, acked *uint64) error {
 	life := 5 + k.rng.IntN(200)
 	*acked = after
+	var held []Event // until they are acknowledged
+	recheck := func() {
+		for _, e := range held {
+			k.checkEvent(e, e.Seq)
+		}
+		held = slices.DeleteFunc(held, func(e Event) bool { return e.Seq <= *acked })
+	}
 	for next := after + 1; life > 0; life-- {
 		b, ok, err := o.TryNext(k.rng.IntN(5000))
 		if !ok && err == nil { // the writers may be blocked by this owner
 			*acked = next - 1
+			recheck()
 			o.Acknowledge(*acked)
 			b, err = o.Next(ctx, k.rng.IntN(5000))
 		}
@@ -173,8 +186,12 @@ func (k *ownerClient) connection(ctx context.Context, o *Owner, after uint64, ac
 				k.take(e)
 			}
 		}
+		if o.holds {
+			held = append(held, b.Events...)
+		}
 		if k.rng.IntN(3) == 0 {
 			*acked = next - 1 - uint64(k.rng.IntN(len(b.Events)))
+			recheck()
 			if err := o.Acknowledge(*acked); err != nil {
 				return err
 			}

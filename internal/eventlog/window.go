@@ -8,6 +8,8 @@ type window struct {
 	// next one. Unacknowledged output is only counted then.
 	paced bool
 	acked position // end of what was acknowledged; kept after the owner was released
+	// lent is set while somebody may refer to the data of unacknowledged events without a pin.
+	lent bool
 
 	unackedBytes   int
 	unackedEvents  int
@@ -72,11 +74,22 @@ func (l *Log) startWindow(p position) {
 }
 
 func (l *Log) stopWindow() {
+	if l.window.lent {
+		l.shareUnacknowledged()
+	}
 	l.window.paced = false
 	for _, s := range l.streams {
 		if s != nil {
 			l.window.countUnacked(s, -s.unackedBytes, -s.unackedEvents)
 		}
+	}
+}
+
+// shareUnacknowledged keeps what is lent from being used again: nothing protects it any more.
+func (l *Log) shareUnacknowledged() {
+	l.window.lent = false
+	for seq := max(l.window.acked.next, l.records.first); seq < l.records.end; seq++ {
+		l.records.at(seq).share(seq)
 	}
 }
 

@@ -45,8 +45,10 @@ type call struct {
 
 	cancel     context.CancelCauseFunc // of the handler's context; set before the call is shared
 	handedBack bool                    // the caller promised to hand messages back; set before the call is shared
-	lent       []byte                  // by the caller, for the response; set before the call is shared
-	takeFile   func(*os.File)          // of the caller; nil if it takes none; set before the call is shared
+	// acknowledged is whether the caller promised to hand back what it acknowledges; set before the call is shared.
+	acknowledged bool
+	lent         []byte         // by the caller, for the response; set before the call is shared
+	takeFile     func(*os.File) // of the caller; nil if it takes none; set before the call is shared
 
 	// Written before done is closed, and only read after.
 	status    *status.Status // for the client

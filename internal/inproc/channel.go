@@ -10,7 +10,7 @@
 // Messages are not encoded: the receiver gets a shallow copy, whose byte slices,
 // lists, maps and sub-messages are the sender's own. A message is therefore
 // immutable once it is sent, on both sides and at every depth. A handler may
-// reuse memory that the caller hands back ([HandBack]), use memory that the caller
+// reuse memory that the caller hands back ([HandBack], [HandBackAcknowledged]), use memory that the caller
 // lends ([Lend]), and pass on an open file ([TakeFile]). Since nothing is encoded, limits
 // on encoded size have no effect, text that is not UTF-8 is not rejected, and the metadata
 // that the transport adds (:authority, content-type, user-agent) is absent.

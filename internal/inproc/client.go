@@ -66,7 +66,8 @@ func (ch *Channel) newStream(ctx context.Context, from *peer.Peer, desc *grpc.St
 	if m.serverStreams {
 		c.sending = make(chan struct{}, 1)
 	}
-	c.handedBack, c.lent, c.takeFile = handedBackBy(opts), lentBy(opts), fileTakerOf(opts)
+	c.handedBack, c.acknowledged = handedBackBy(opts), acknowledgedBy(opts)
+	c.lent, c.takeFile = lentBy(opts), fileTakerOf(opts)
 	ss := newServerStream(ctx, c, fullMethod, m, md, from)
 	cs := newClientStream(ctx, c, desc)
 	if !ch.add(cs) {

@@ -7,6 +7,24 @@ import "google.golang.org/grpc"
 // connections ignore it.
 type HandBack struct{ grpc.EmptyCallOption }
 
+// HandBackAcknowledged is a call option with which a caller promises to be done with the
+// data of an event, at every depth, when it acknowledges the event. Other connections
+// ignore it.
+type HandBackAcknowledged struct{ grpc.EmptyCallOption }
+
+func acknowledgedBy(opts []grpc.CallOption) bool {
+	for _, o := range opts {
+		if _, ok := o.(HandBackAcknowledged); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// HandsBackAcknowledged reports whether the memory of what the caller has acknowledged may
+// be reused. Handlers find it by [grpc.ServerTransportStreamFromContext].
+func (t transportStream) HandsBackAcknowledged() bool { return t.ss.call.acknowledged }
+
 func handedBackBy(opts []grpc.CallOption) bool {
 	for _, o := range opts {
 		if _, ok := o.(HandBack); ok {

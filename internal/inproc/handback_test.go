@@ -78,3 +78,28 @@ func TestHandsBack_Absent_MemoryIsNotReused(t *testing.T) {
 		}
 	}
 }
+
+// A handler learns that the caller hands back what it acknowledges; over a network it does not.
+func TestHandsBackAcknowledged_HandlerLearnsIt(t *testing.T) {
+	for _, c := range carriers {
+		learned := make(chan bool, 1)
+		conn := c.connect(t, &stub{stream: func(ss grpc.ServerStream) error {
+			s, ok := grpc.ServerTransportStreamFromContext(ss.Context()).(interface{ HandsBackAcknowledged() bool })
+			learned <- ok && s.HandsBackAcknowledged()
+			return nil
+		}}, chain{})
+		for _, opts := range [][]grpc.CallOption{{inproc.HandBackAcknowledged{}}, {inproc.HandBack{}}, nil} {
+			cs, err := conn.NewStream(guarded(t), &grpc.StreamDesc{ServerStreams: true}, serverMethod, opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := recv(cs); got != "EOF" {
+				t.Errorf("%s: the stream ends with %s", c.name, got)
+			}
+			_, promised := any(append(opts, nil)[0]).(inproc.HandBackAcknowledged)
+			if got, want := <-learned, promised && c.name == "inproc"; got != want {
+				t.Errorf("%s: the handler learns %t with %v", c.name, got, opts)
+			}
+		}
+	}
+}

@@ -50,6 +50,10 @@ type AttachRequest struct {
 	// block and may be called from any goroutine. Nil cannot be pinged and never
 	// answers.
 	Ping func()
+	// Borrow is called with the log of each process before its first event is read, for
+	// example [eventlog.Owner.Borrow], which then limits how long the events of the
+	// process are valid. Nil borrows nothing.
+	Borrow func(*eventlog.Owner)
 }
 
 // Attachment is the lease of a session: it owns all processes of the session that no
@@ -66,7 +70,8 @@ type Delivery struct {
 	// Process is the process of the batch; nil for a release.
 	Process *Process
 	// Batch are events of the process; a gap, if any, precedes them. The slice is
-	// valid until the next call of Next; the Data of its events is valid for longer.
+	// valid until the next call of Next; the Data of its events for longer, unless it is
+	// borrowed.
 	Batch eventlog.Batch
 	// Released is the id of a process that a stream owns, so that it is not in the
 	// feed; empty for a batch. It is delivered when a stream takes the process, and
@@ -154,7 +159,7 @@ func (r *Registry) Attach(ctx context.Context, principal string, req AttachReque
 		return nil, err
 	}
 	h := &holder{
-		ping: req.Ping, grace: req.Grace, feed: newFeed(),
+		ping: req.Ping, grace: req.Grace, feed: newFeed(req.Borrow),
 		afterSeq: req.AfterSeq, whenDetached: req.WhenDetached, maxProcesses: req.MaxProcesses,
 	}
 	h.check = func() error { return s.checkCursors(h.afterSeq) }

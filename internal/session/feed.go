@@ -12,6 +12,8 @@ import (
 // feed is the queue of processes that have events for an attachment. It has no
 // goroutine: the logs notify it. Its lock is the last in the lock order.
 type feed struct {
+	borrow func(*eventlog.Owner) // of [AttachRequest]
+
 	mu       sync.Mutex
 	queue    *list.List       // guarded by mu; of *item, those with events, each once
 	items    map[string]*item // guarded by mu; by process id
@@ -36,9 +38,9 @@ type item struct {
 	done    bool          // read to the end
 }
 
-func newFeed() *feed {
+func newFeed(borrow func(*eventlog.Owner)) *feed {
 	return &feed{
-		queue: list.New(), items: make(map[string]*item), notices: make(map[string]*item),
+		borrow: borrow, queue: list.New(), items: make(map[string]*item), notices: make(map[string]*item),
 		wake: notify.NewSignal(),
 	}
 }
@@ -50,6 +52,9 @@ func (f *feed) add(p *Process, log *eventlog.Owner) *item {
 	f.items[p.id] = it
 	f.unread++
 	f.mu.Unlock()
+	if f.borrow != nil {
+		f.borrow(log)
+	}
 	log.Notify(it.ready)
 	return it
 }

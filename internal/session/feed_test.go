@@ -11,7 +11,7 @@ import (
 // A client can acknowledge output without reading it. The feed forgets a process whose end
 // was acknowledged.
 func TestFeed_RemovedProcess_LeavesNothing(t *testing.T) {
-	f := newFeed()
+	f := newFeed(nil)
 	for i := range 100 {
 		log := eventlog.New(eventlog.Limits{})
 		w := log.Writer(eventlog.Stdout)
