@@ -116,6 +116,7 @@ func terminalLine(n int) string {
 }
 
 func TestConsole_ShowsProcessesAndOutput(t *testing.T) {
+	t.Parallel()
 	c := newConsole(t)
 	c.run("build", "--", "sh", "-c", `for i in $(seq 1 3000); do printf "\033[32mok\033[0m step %d https://example.org/x?%d\n" $i $i; [ $((i%50)) = 0 ] && echo "warning: <b>careful</b> $i" >&2; done; exec sleep 1000`)
 	c.run("failed", "--", "sh", "-c", "echo no >&2; exit 3")
@@ -148,6 +149,7 @@ func TestConsole_ShowsProcessesAndOutput(t *testing.T) {
 
 // The page of a process shows what it uses and its ports, sends it signals, and has all of its exit record.
 func TestConsole_OneProcess(t *testing.T) {
+	t.Parallel()
 	c := newConsole(t)
 	c.run("serve", "--", "python3", "-u", "-c", `import http.server, os, signal
 signal.signal(signal.SIGRTMIN+2, lambda *_: print("got it"))
@@ -211,6 +213,7 @@ s.serve_forever()`)
 }
 
 func TestConsole_Audit(t *testing.T) {
+	t.Parallel()
 	const readOnly = "a-token-that-is-long-enough-to-be-one"
 	dir := t.TempDir()
 	log := filepath.Join(dir, "audit.log")
@@ -255,6 +258,7 @@ func TestConsole_Audit(t *testing.T) {
 
 // Two browsers show one terminal, and a person types in each of them.
 func TestConsole_TwoBrowsersOnOneTerminal(t *testing.T) {
+	t.Parallel()
 	c := newConsole(t)
 	first := open(t, c.link)
 	until(t, first, `document.querySelector("h1")`)
@@ -300,6 +304,7 @@ func TestConsole_TwoBrowsersOnOneTerminal(t *testing.T) {
 // A person edits a file with vi in the page. What is typed while the network is away is applied once, when
 // it is back, and the screen is that of the editor.
 func TestConsole_Editor_SurvivesACut(t *testing.T) {
+	t.Parallel()
 	server := start(t, nil, "execwire", "serve", "--until-stdin-closes", "--shutdown-grace-period", "0s", "--listen", "tcp://127.0.0.1:0")
 	between := newCutter(t, strings.TrimPrefix(server, "tcp://"))
 	link := start(t, nil, "execwire", "console", "--server", "tcp://"+between.Addr().String(), "--no-open")
@@ -341,6 +346,7 @@ func TestConsole_Editor_SurvivesACut(t *testing.T) {
 
 // The page plays a recording of the server in a preview, and two beside each other.
 func TestConsole_Recordings(t *testing.T) {
+	t.Parallel()
 	c := newConsole(t)
 	dir := t.TempDir()
 	for name, word := range map[string]string{"before.cast": "first", "after #2.cast": "second"} {
@@ -385,6 +391,7 @@ func TestConsole_Recordings(t *testing.T) {
 
 // A process that prints markup, escape sequences and a line of 10 MB changes nothing but its output.
 func TestConsole_HostileOutput(t *testing.T) {
+	t.Parallel()
 	c := newConsole(t)
 	c.run("hostile", "--", "sh", "-c", `printf '<script>window.hacked = 1</script><img src=x onerror="window.hacked = 2">\n'
 		printf '\033]0;title\007\033]52;c;aGFja2Vk\007\033[31mred\033[999999999999999mno\033[2J\033[?1049h\033]8;;javascript:alert(1)\033\\link\033]8;;\033\\\n'
@@ -411,6 +418,7 @@ func TestConsole_HostileOutput(t *testing.T) {
 
 // The page reads 100 MB as fast as it can, and keeps a bounded part of it.
 func TestConsole_Flood(t *testing.T) {
+	t.Parallel()
 	c := newConsole(t)
 	begin := filepath.Join(t.TempDir(), "begin")
 	c.run("flood", "--", "sh", "-c", `until [ -e "$0" ]; do sleep 0.05; done; seq -f '%090.0f' 1100000; echo the end; exec sleep 1000`, begin)
@@ -438,6 +446,7 @@ func TestConsole_Flood(t *testing.T) {
 
 // An upload of 200 MiB goes on after its connections were cut, and a download has the same content.
 func TestConsole_Files(t *testing.T) {
+	t.Parallel()
 	server := start(t, nil, "execwire", "serve", "--until-stdin-closes", "--shutdown-grace-period", "0s", "--listen", "tcp://127.0.0.1:0")
 	between := newCutter(t, strings.TrimPrefix(server, "tcp://"))
 	link := start(t, nil, "execwire", "console", "--server", "tcp://"+between.Addr().String(), "--no-open")
@@ -483,40 +492,44 @@ func TestConsole_Files(t *testing.T) {
 
 // axe-core finds no violation of WCAG 2.1 AA in any view, in light and dark.
 func TestConsole_IsAccessible(t *testing.T) {
-	t.Run("server", func(t *testing.T) {
-		c := newConsole(t, "--audit-file", filepath.Join(t.TempDir(), "audit.log"))
-		c.run("build", "--", "sh", "-c", `printf "\033[32mok\033[0m https://example.org/ \033[33mwarning\033[0m\n"; echo error >&2; exec sleep 1000`)
-		c.run("shell", "-t", "--env", "PS1=$ ", "--", "sh")
-		c.run("failed", "--", "false")
-		cast := write(t, filepath.Join(t.TempDir(), "a.cast"), "{\"version\": 2, \"width\": 80, \"height\": 24}\n[0, \"o\", \"hello\"]\n")
-		tab := open(t, c.link)
-		until(t, tab, `document.querySelectorAll("#processes tbody tr").length === 3`)
-		checkAccessible(t, tab, map[string]string{
-			"#/processes":                          `document.querySelectorAll("#processes tbody tr").length === 3`,
-			"#/recordings/" + url.PathEscape(cast): `document.querySelector(".ap-player")`,
-			"#/process/default/build":              `document.querySelector(".lines")?.textContent.includes("error")`,
-			"#/process/default/build/usage":        `document.querySelectorAll(".plot polyline").length === 4`,
-			"#/process/default/shell":              terminalLine(0) + ` === "$"`,
-			"#/start":                              `document.querySelector("input[name=command]")`,
-			"#/files/etc":                          `document.querySelector("button.name")`,
-			"#/server":                             `document.querySelectorAll(".plot polyline").length >= 6`,
-			"#/audit":                              `document.querySelectorAll("#audit tbody tr").length > 3`,
+	for _, scheme := range []string{"light", "dark"} {
+		t.Run("server, "+scheme, func(t *testing.T) {
+			t.Parallel()
+			c := newConsole(t, "--audit-file", filepath.Join(t.TempDir(), "audit.log"))
+			c.run("build", "--", "sh", "-c", `printf "\033[32mok\033[0m https://example.org/ \033[33mwarning\033[0m\n"; echo error >&2; exec sleep 1000`)
+			c.run("shell", "-t", "--env", "PS1=$ ", "--", "sh")
+			c.run("failed", "--", "false")
+			cast := write(t, filepath.Join(t.TempDir(), "a.cast"), "{\"version\": 2, \"width\": 80, \"height\": 24}\n[0, \"o\", \"hello\"]\n")
+			tab := open(t, c.link)
+			until(t, tab, `document.querySelectorAll("#processes tbody tr").length === 3`)
+			checkAccessible(t, tab, scheme, map[string]string{
+				"#/processes":                          `document.querySelectorAll("#processes tbody tr").length === 3`,
+				"#/recordings/" + url.PathEscape(cast): `document.querySelector(".ap-player")`,
+				"#/process/default/build":              `document.querySelector(".lines")?.textContent.includes("error")`,
+				"#/process/default/build/usage":        `document.querySelectorAll(".plot polyline").length === 4`,
+				"#/process/default/shell":              terminalLine(0) + ` === "$"`,
+				"#/start":                              `document.querySelector("input[name=command]")`,
+				"#/files/etc":                          `document.querySelector("button.name")`,
+				"#/server":                             `document.querySelectorAll(".plot polyline").length >= 6`,
+				"#/audit":                              `document.querySelectorAll("#audit tbody tr").length > 3`,
+			})
 		})
-	})
-	t.Run("hub", func(t *testing.T) {
-		hub, tokens := newHubConsole(t, "--console-oidc-issuer", "https://accounts.example.org", "--console-oidc-client-id", "console")
-		tab := open(t, hub+"/console/")
-		until(t, tab, `document.querySelector("input[name=token]")`)
-		checkAccessible(t, tab, map[string]string{"#": `document.querySelector("#provider")`})
-		signIn(t, tab, tokens["ann"])
-		until(t, tab, `document.querySelector("#executors tbody tr")`)
-		checkAccessible(t, tab, map[string]string{"#": `document.querySelector("#executors tbody tr")`})
-	})
+		t.Run("hub, "+scheme, func(t *testing.T) {
+			t.Parallel()
+			hub, tokens := newHubConsole(t, "--console-oidc-issuer", "https://accounts.example.org", "--console-oidc-client-id", "console")
+			tab := open(t, hub+"/console/")
+			until(t, tab, `document.querySelector("input[name=token]")`)
+			checkAccessible(t, tab, scheme, map[string]string{"#": `document.querySelector("#provider")`})
+			signIn(t, tab, tokens["ann"])
+			until(t, tab, `document.querySelector("#executors tbody tr")`)
+			checkAccessible(t, tab, scheme, map[string]string{"#": `document.querySelector("#executors tbody tr")`})
+		})
+	}
 }
 
-// checkAccessible checks places of the page in light and dark. They are ready when an expression
+// checkAccessible checks places of the page in a color scheme. They are ready when an expression
 // is true.
-func checkAccessible(t *testing.T, tab context.Context, places map[string]string) {
+func checkAccessible(t *testing.T, tab context.Context, scheme string, places map[string]string) {
 	t.Helper()
 	axe, err := os.ReadFile(filepath.Join(root, "web/node_modules/axe-core/axe.min.js"))
 	if err != nil {
@@ -525,26 +538,24 @@ func checkAccessible(t *testing.T, tab context.Context, places map[string]string
 	if _, err := chromedp.Run(tab, chromedp.Evaluate[any](string(axe)+";null")); err != nil {
 		t.Fatal(err)
 	}
-	for _, scheme := range []string{"light", "dark"} {
-		err := chromedp.Do(tab, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-			_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-			})
-			return err
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for place, ready := range places {
-			show(t, tab, place)
-			until(t, tab, ready)
-			violations := call[[]string](t, tab, `async () => {
-				const { violations } = await axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"] });
-				return violations.map((v) => v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200) + " " + n.failureSummary).join(" | "));
-			}`)
-			for _, v := range violations {
-				t.Errorf("%s, %s: %s", place, scheme, v)
-			}
+	err = chromedp.Do(tab, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for place, ready := range places {
+		show(t, tab, place)
+		until(t, tab, ready)
+		violations := call[[]string](t, tab, `async () => {
+			const { violations } = await axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"] });
+			return violations.map((v) => v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200) + " " + n.failureSummary).join(" | "));
+		}`)
+		for _, v := range violations {
+			t.Errorf("%s, %s: %s", place, scheme, v)
 		}
 	}
 }
@@ -637,6 +648,7 @@ func signIn(t *testing.T, tab context.Context, token string) {
 
 // Principals of a hub sign in by their tokens, and use the executors that they may connect to.
 func TestConsole_OfAHub(t *testing.T) {
+	t.Parallel()
 	hub, tokens := newHubConsole(t)
 	tab := open(t, hub+"/console/")
 	signIn(t, tab, "wrong")

@@ -84,6 +84,7 @@ func eachWay(t *testing.T, test func(t *testing.T, d devServer, way func(devServ
 }
 
 func TestDevServer_Vite_ReloadsAChangedModule(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, d devServer, way func(devServer, int) string) {
 		project := t.TempDir()
 		module := filepath.Join(project, "message.js")
@@ -123,6 +124,7 @@ func TestDevServer_Vite_ReloadsAChangedModule(t *testing.T) {
 }
 
 func TestDevServer_Python_IsShown(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, d devServer, way func(devServer, int) string) {
 		directory := t.TempDir()
 		write(t, filepath.Join(directory, "index.html"), `<!doctype html><link rel=icon href=data:,><title>by Python</title><script src=large.js></script>`)

@@ -76,6 +76,7 @@ func startProvider(t *testing.T) string {
 // Principals of a hub sign in at a provider of another site, whose answers leave the address of
 // the page.
 func TestConsole_OfAHub_SignInAtAProvider(t *testing.T) {
+	t.Parallel()
 	provider := startProvider(t)
 	hub, _ := newHubConsole(t, "--console-oidc-issuer", provider, "--console-oidc-client-id", "console")
 	tab := open(t, hub+"/console/")

@@ -23,6 +23,7 @@ printf '\033[?1049h\033[Hfull screen\033[3;5H\033(0lqk\033(B end'; sleep 0.1`
 
 // The player of asciinema shows at the end of each recording what the server's screen shows.
 func TestRecording_InThePlayerOfAsciinema_ShowsTheScreen(t *testing.T) {
+	t.Parallel()
 	server := start(t, nil, "execwire", "serve", "--until-stdin-closes", "--shutdown-grace-period", "0s", "--listen", "tcp://127.0.0.1:0")
 	remote := func(name string, arguments ...string) string {
 		t.Helper()

@@ -39,6 +39,7 @@ const converse = `async (url, token) => {
 }`
 
 func TestPage_OwnsAProcess(t *testing.T) {
+	t.Parallel()
 	check := func(t *testing.T, at, server, token string) {
 		t.Helper()
 		got := call[struct {
@@ -106,6 +107,7 @@ func selfSigned(t *testing.T, dir string) (certificate, key string) {
 
 // Every connection is cut after some output, in the middle of messages.
 func TestPage_Cuts_LosesNothing(t *testing.T) {
+	t.Parallel()
 	site := newSite(t)
 	got := call[struct {
 		Bytes, Resumed int
@@ -180,6 +182,7 @@ func cutting(t *testing.T, server string, after int64) string {
 // A browser makes six connections. Streams, and writes to processes that do not read, must not
 // take all of them from acknowledgements.
 func TestPage_ManyProcesses_DelayNoAcknowledgement(t *testing.T) {
+	t.Parallel()
 	site := newSite(t)
 	got := call[struct {
 		Bytes   int
@@ -246,6 +249,7 @@ const sendSimply = `async (server, message) => {
 }`
 
 func TestPage_SimpleRequests_DoNothing(t *testing.T) {
+	t.Parallel()
 	site, other := newSite(t), newSite(t)
 	server := serve(t, site.URL)
 	for name, at := range map[string]string{"allowed": site.URL, "other": other.URL} {
@@ -264,6 +268,7 @@ func TestPage_SimpleRequests_DoNothing(t *testing.T) {
 }
 
 func TestPage_OtherOrigin_IsRefused(t *testing.T) {
+	t.Parallel()
 	site, other := newSite(t), newSite(t)
 	server := serve(t, site.URL)
 	refused := call[string](t, open(t, other.URL), `async (url) => execwire.connect(url).then(() => "", (error) => error.name + ": " + error.message)`, server)
@@ -273,6 +278,7 @@ func TestPage_OtherOrigin_IsRefused(t *testing.T) {
 }
 
 func TestPage_Files(t *testing.T) {
+	t.Parallel()
 	site, other := newSite(t), newSite(t)
 	server := serve(t, site.URL)
 	path := filepath.Join(t.TempDir(), "pixel one.png")
