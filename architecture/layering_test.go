@@ -16,9 +16,6 @@ const (
 // domain is plain Go: it can be tested, and embedded, without any protocol.
 var domain = []string{"internal/eventlog", "internal/process", "internal/session", "internal/fsops", "internal/sandbox", "internal/httpclient", "internal/ports"}
 
-// relayEnd has what each of the three ends of the relay needs.
-var relayEnd = []string{"relay", "internal/wsconn", genRelay, "internal/auth"}
-
 // packageRule states what a package is for and what it may import.
 type packageRule struct {
 	purpose  string   // printed with a finding
@@ -39,9 +36,9 @@ var packages = map[string]packageRule{
 	"internal/procfs":            {purpose: "reads /proc: which processes there are, and where they come from"},
 	"internal/cgroup":            {purpose: "a pool of control groups for processes", imports: []string{"internal/procfs"}},
 	"internal/guardian":          {purpose: "runs a server below a parent that kills what it leaves", imports: []string{"internal/cgroup", "internal/procfs", "internal/syslimit"}},
-	"internal/handover":          {purpose: "replaces the running program by another one that goes on with its state", imports: slices.Concat([]string{genHandover, "internal/procfs"}, domain)},
+	"internal/handover":          {purpose: "replaces the running program by another one that goes on with its state", imports: []string{genHandover, "internal/eventlog", "internal/process", "internal/procfs", "internal/session"}},
 	"internal/session":           {purpose: "ownership, attachment, resume, quotas", imports: []string{"internal/process", "internal/eventlog", "internal/notify"}},
-	"internal/fsops":             {purpose: "opens users' paths", imports: []string{"internal/gitignore", "internal/notify", "internal/sandbox"}},
+	"internal/fsops":             {purpose: "opens users' paths", imports: []string{"internal/gitignore", "internal/notify"}},
 	"internal/gitignore":         {purpose: "matches paths with patterns of .gitignore"},
 	"internal/sandbox":           {purpose: "describes, applies and reports confinement", imports: []string{"internal/sandbox/innerexec", "internal/sandbox/openfiles"}},
 	"internal/sandbox/innerexec": {purpose: "executes a program as the last step inside bubblewrap; initialized before other packages, so it imports nothing"},
@@ -101,18 +98,18 @@ var packages = map[string]packageRule{
 	"gateway/connectrpc":        {purpose: "the contract over HTTP/1.1: Connect, gRPC-Web and JSON, onto any gRPC client", imports: []string{genExecwire, "internal/httpstall", "internal/inproc", "internal/tracecontext"}},
 	"gateway/param":             {purpose: "members of JSON-RPC parameters that several methods have in common", imports: []string{"internal/jsonrpc"}},
 	"gateway/sandboxjson":       {purpose: "JSON shapes of sandbox policies", imports: []string{genExecwire, "gateway/param", "internal/jsonrpc"}},
-	"relay":                     {purpose: "reliable ordered streams over frames; never parses payloads", imports: []string{genRelay, "internal/buffers", "internal/notify", "internal/tracecontext"}},
-	"relay/executor":            {purpose: "the executor's end", imports: append([]string{"internal/secretfile", "internal/backoff", "internal/sockowner"}, relayEnd...)},
-	"relay/harness":             {purpose: "the harness's end", imports: append([]string{"internal/backoff", "internal/notify", "internal/tracecontext"}, relayEnd...)},
-	"relay/rendezvous":          {purpose: "registry and rendezvous", imports: append([]string{"internal/audit", "internal/buffers", "internal/notify", "internal/quota", "internal/tracing"}, relayEnd...)},
+	"relay":                     {purpose: "reliable ordered streams over frames; never parses payloads", imports: []string{"internal/buffers", "internal/notify", "internal/tracecontext"}},
+	"relay/executor":            {purpose: "the executor's end", imports: []string{"internal/backoff", "internal/secretfile", "internal/sockowner", "internal/wsconn", "relay"}},
+	"relay/harness":             {purpose: "the harness's end", imports: []string{"internal/backoff", "internal/notify", "internal/tracecontext", "internal/wsconn", "relay"}},
+	"relay/rendezvous":          {purpose: "registry and rendezvous", imports: []string{"internal/audit", "internal/auth", "internal/buffers", "internal/notify", "internal/quota", "internal/tracing", "internal/wsconn", "relay"}},
 	"relay/rendezvous/presence": {purpose: "executors' presence in embedded NATS", imports: []string{"internal/notify", "relay/rendezvous"}},
 	"relay/channels":            {purpose: "gRPC connections of a hub to its executors", imports: []string{"client"}},
 	"relay/preview": {purpose: "ports of executors over HTTP",
 		imports: []string{"client", "relay/channels", "internal/audit", "internal/auth", "internal/httpstall", "internal/listen", "internal/tracecontext", "internal/tracing", "relay/rendezvous"}},
 	"relay/hub": {purpose: "embeddable wiring of a hub: listeners, credentials, presence",
-		imports: []string{"relay", "relay/channels", "relay/harness", "relay/preview", "internal/console", "internal/httpstall", "relay/rendezvous", "relay/rendezvous/presence", "internal/audit", "internal/auth", "internal/config", "internal/confinement", "internal/listen", "internal/metrics", "internal/secretfile", "internal/syslimit", "internal/tracing", "internal/wsconn", "internal/buildinfo"}},
+		imports: []string{"relay", "relay/channels", "relay/harness", "relay/preview", "internal/console", "relay/rendezvous", "relay/rendezvous/presence", "internal/audit", "internal/auth", "internal/config", "internal/confinement", "internal/listen", "internal/metrics", "internal/secretfile", "internal/syslimit", "internal/tracing", "internal/wsconn", "internal/buildinfo"}},
 	"client": {purpose: "the Go SDK",
-		imports: []string{genExecwire, genRelay, "internal/jsonrpc", "internal/backoff", "internal/gitignore", "internal/notify", "internal/wsconn", "internal/secretfile", "internal/sockowner", "internal/syserr", "internal/tracecontext", "internal/tty", "relay", "relay/harness", "client/execserver", "client/internal/outputcodec", "client/internal/portconn", "client/internal/transfer", "client/internal/waitread"}},
+		imports: []string{genExecwire, "internal/jsonrpc", "internal/backoff", "internal/gitignore", "internal/notify", "internal/wsconn", "internal/secretfile", "internal/sockowner", "internal/syserr", "internal/tracecontext", "internal/tty", "relay", "relay/harness", "client/execserver", "client/internal/outputcodec", "client/internal/portconn", "client/internal/transfer", "client/internal/waitread"}},
 	"client/recording":             {purpose: "writes recordings of processes", imports: []string{"client", genExecwire, "internal/asciicast"}},
 	"client/internal/commandgroup": {purpose: "a command started by the client, with its descendants"},
 	"client/internal/outputcodec":  {purpose: "decodes output without a copy", imports: []string{genExecwire}},
@@ -120,7 +117,7 @@ var packages = map[string]packageRule{
 	"client/internal/transfer":     {purpose: "copies trees of files between two machines", imports: []string{genExecwire, "internal/gitignore"}},
 	"client/internal/waitread":     {purpose: "reads of standard input that can be interrupted"},
 	"client/execserver": {purpose: "client of JSON-RPC exec servers",
-		imports: []string{genExecwire, "client/internal/commandgroup", "internal/errorinfo", "internal/jsonrpc", "internal/backoff", "internal/inproc", "internal/notify", "internal/secretfile", "internal/tracecontext", "internal/wsconn"}},
+		imports: []string{genExecwire, "client/internal/commandgroup", "internal/errorinfo", "internal/jsonrpc", "internal/backoff", "internal/inproc", "internal/notify", "internal/secretfile", "internal/tracecontext"}},
 	"daemon":                         {purpose: "embeddable wiring", all: true},
 	"cmd/execwire":                   {purpose: "flags and output", all: true},
 	"cmd/execwire/internal/complete": {purpose: "completes words of command lines from what a server knows", imports: []string{"client", genExecwire}},

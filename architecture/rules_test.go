@@ -33,6 +33,36 @@ func TestRepository_FollowsRules(t *testing.T) {
 	}
 }
 
+// TestPackages_PermitNothingUnused finds packages in the table that do not exist, and imports that
+// it permits for nothing.
+func TestPackages_PermitNothingUnused(t *testing.T) {
+	repository, err := repositoryTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	imported := map[string]map[string]bool{}
+	for _, file := range repository.files {
+		if imported[file.dir] == nil {
+			imported[file.dir] = map[string]bool{}
+		}
+		for _, spec := range file.syntax.Imports {
+			if to, ours := ourPackage(importPath(spec)); ours && !file.test {
+				imported[file.dir][to] = true
+			}
+		}
+	}
+	for dir, rule := range packages {
+		if imported[dir] == nil {
+			t.Errorf("%s does not exist: remove it from the table", dir)
+		}
+		for _, to := range rule.imports {
+			if !imported[dir][to] {
+				t.Errorf("%s may import %s, but does not: remove it from the table", dir, to)
+			}
+		}
+	}
+}
+
 // violation is one way to break a rule: a file, and the expected finding.
 type violation struct {
 	rule, file, source string
