@@ -2,6 +2,14 @@ module github.com/execwire/execwire
 
 go 1.26.0
 
+// Without Go files. Patterns of packages need not look through them, and their tests make and
+// remove directories meanwhile.
+ignore (
+	./sdk
+	./web
+	node_modules
+)
+
 require (
 	connectrpc.com/connect/v2 v2.0.2
 	github.com/BurntSushi/toml v1.6.0

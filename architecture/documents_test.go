@@ -140,7 +140,7 @@ func anchors(text string) map[string]bool {
 // documents are the Markdown files of the repository, without those of dependencies.
 func documents(t *testing.T) []string {
 	t.Helper()
-	skipped := []string{".git", ".cache", "node_modules", "testdata", "dist"}
+	skipped := []string{".git", ".cache", "node_modules", "testdata", "dist", "build"}
 	var list []string
 	err := fs.WalkDir(os.DirFS(".."), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,7 +44,7 @@ func isForeign(name string) bool {
 	case "testdata", "node_modules":
 		return true
 	}
-	return name == "gen" || name == "tools" || name == "integration/browser" || name == "bin" ||
+	return slices.Contains([]string{"bin", "gen", "integration/browser", "sdk", "tools", "web"}, name) ||
 		name != "." && strings.HasPrefix(path.Base(name), ".")
 }
 

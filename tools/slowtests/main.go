@@ -82,7 +82,7 @@ func testSources(root fs.FS) (map[string][]string, error) {
 			return err
 		}
 		switch name := entry.Name(); {
-		case entry.IsDir() && file != "." && (strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "node_modules", "tools"}, name)):
+		case entry.IsDir() && file != "." && (strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "node_modules", "tools", "sdk", "web"}, name)):
 			return fs.SkipDir
 		case strings.HasSuffix(name, "_test.go"), slices.Contains(helpers, path.Dir(file)) && path.Ext(name) == ".go":
 			sources[path.Dir(file)] = append(sources[path.Dir(file)], file)
