@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ourEvents returns the messages of a replay as a transcript.
+// ourTalk returns the messages of a replay with their responses, as the server under test gave them.
 func (r *replay) ourTalk() []exchanged {
 	var events []harness.TranscriptEvent
 	for _, e := range r.events {

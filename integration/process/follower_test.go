@@ -23,7 +23,7 @@ func expectSomewhere(f *harness.Follower, stream execwirev1.OutputStream, text s
 	}
 }
 
-// awaitExit waits for the exited event.
+// awaitExitEvent waits for the exited event.
 func awaitExitEvent(f *harness.Follower) *execwirev1.ExitRecord {
 	f.T.Helper()
 	for f.Exit == nil {

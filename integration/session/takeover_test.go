@@ -28,7 +28,7 @@ func anotherAttachment(a *harness.Attached) *harness.Attached {
 	return b
 }
 
-// untilClosed reads, and responds to pings, until the process has closed, and returns its
+// receiveUntilClosed reads, and responds to pings, until the process has closed, and returns its
 // stdout.
 func receiveUntilClosed(f *harness.Feed, a *harness.Attached) string {
 	f.T.Helper()

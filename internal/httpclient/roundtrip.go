@@ -68,7 +68,7 @@ func (c *Client) roundTrip(ctx context.Context, m *message) (*roundTrip, error) 
 	return x, nil
 }
 
-// roundTrip sends the message while it reads the response, since a server may
+// exchange sends the message while it reads the response, since a server may
 // respond before it has read everything.
 func (x *roundTrip) exchange(ctx context.Context, m *message, options Options) error {
 	stream := x.conn

@@ -8,7 +8,7 @@ import (
 	"github.com/execwire/execwire/internal/procfs"
 )
 
-// selfPID is the PID of this program in the tables below; its session is ourSession.
+// selfPID is the PID of this program in the tables below, and selfSession its session.
 const selfPID, selfSession = 10, 5
 
 // procs lists the processes of a case. PIDs from 100 are of the tree of P, which was forked at

@@ -291,7 +291,7 @@ func (c *Census) add(p *Process) {
 	}
 }
 
-// Close drains, ends every process with cause [process.ServerShutdown], waits for
+// Close drains, ends every process with cause [process.CauseServerShutdown], waits for
 // that, and removes the records. Attachments receive the ends of their processes and
 // then fail with kind [Draining]; Close does not wait for that. If ctx ends first it
 // returns an error; a later Close can finish.

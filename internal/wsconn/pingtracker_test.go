@@ -33,7 +33,7 @@ func proving(ctx context.Context, c *wsconn.Conn) <-chan error {
 	return proved
 }
 
-// expectPing reads a ping and returns its payload.
+// question reads a ping and returns its payload.
 func (c *rawConn) question(t *testing.T) string {
 	t.Helper()
 	first, payload, err := c.next()

@@ -44,7 +44,7 @@ func (c *Conn) TrySend(message []byte) bool {
 	return c.out.trySend(bitFinal|c.opcode(), message)
 }
 
-// fragmentBuffers pools the buffers of messageWriters.
+// fragmentBuffers pools the buffers of [messageWriter].
 var fragmentBuffers = sync.Pool{New: func() any { return new([fragmentBytes]byte) }}
 
 // Begin starts a message of unknown length. It is sent in frames of 64 KiB, or of

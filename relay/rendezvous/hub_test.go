@@ -128,7 +128,7 @@ func TestHub_Close_NotifiesPeers(t *testing.T) {
 	}
 }
 
-// streamCount returns the number of streams of build-1.
+// size returns the number of streams of build-1.
 func (h *testHub) size() int { return h.routes.lookup("build-1").streamCount() }
 
 func reset(stream, reason string) *relayv1.RelayMessageFrame {
