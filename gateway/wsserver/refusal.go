@@ -18,7 +18,7 @@ type Refusal struct {
 }
 
 // notReady is the response of a draining server, and of a gateway without its upstream.
-var notReady = &Refusal{Status: http.StatusServiceUnavailable, Text: "no clients are taken now: the server is shutting down, or cannot be reached"}
+var notReady = &Refusal{Status: http.StatusServiceUnavailable, Text: "no clients are accepted now: the server is shutting down, or cannot be reached"}
 
 // hostUnknown is the response to a request for another host.
 func hostUnknown(r *http.Request) *Refusal {

@@ -93,7 +93,7 @@ func (t *Tracer) send(batch [][]byte) {
 	t.exported.Add(uint64(len(batch)) - lost)
 	if lost > 0 {
 		t.dropped.Add(lost)
-		t.log.Warn("the collector of traces did not take spans", slog.Uint64("lost", lost), slog.Any("error", err))
+		t.log.Warn("failed to send spans to the collector of traces", slog.Uint64("lost", lost), slog.Any("error", err))
 	}
 }
 

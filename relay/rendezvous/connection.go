@@ -102,7 +102,7 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 	err = c.serve(route.handleExecutorFrame, route.disconnectExecutor)
 	stop()
 	h.reportOnline(id, t.Epoch, false)
-	logger.Info("an executor left", c.endAttrs(err)...)
+	logger.Info("an executor disconnected", c.endAttrs(err)...)
 	return nil
 }
 
@@ -207,7 +207,7 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 	defer onEvict(c)()
 	logger.Info("a harness connected", "resumable", c.resumable)
 	err = c.serve(route.handleHarnessFrame, route.disconnectHarness)
-	logger.Info("a harness left", c.endAttrs(err)...)
+	logger.Info("a harness disconnected", c.endAttrs(err)...)
 	return nil
 }
 
