@@ -173,7 +173,7 @@ func TestReceiver_LargeBytes_AreBounded(t *testing.T) {
 	}
 	deliver(t, table, appendEmpty(nil, "whole", noSegment, 0, bodyHeartbeat))
 	if got := whole.pop().payload; len(got) != 2*len(part) {
-		t.Errorf("when there is room again %d bytes came", len(got))
+		t.Errorf("when there is space again %d bytes came", len(got))
 	}
 }
 

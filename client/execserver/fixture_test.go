@@ -71,14 +71,14 @@ func newGateway(t testing.TB) *gatewayServer {
 	}
 	channel := inproc.New(inproc.WithUnaryInterceptors(append([]grpc.UnaryServerInterceptor{tap}, srv.UnaryInterceptors()...)...), inproc.WithStreamInterceptors(srv.StreamInterceptors()...))
 	srv.Register(channel)
-	door, err := gateway.New(gateway.Config{})
+	served, err := gateway.New(gateway.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	handler := wsserver.NewHandler(wsserver.HTTPConfig{
 		Authenticate: func(*http.Request) (auth.Caller, *wsserver.Refusal) { return auth.Unrestricted(auth.InProcess), nil },
 		Serve: func(ctx context.Context, _ auth.Caller, conn *wsconn.Conn) {
-			_ = door.Serve(ctx, "p", channel, conn) // how a client leaves is the test's matter
+			_ = served.Serve(ctx, "p", channel, conn) // how a client leaves is the test's matter
 		},
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,7 +14,7 @@ import (
 var listenDiffers = map[string]string{
 	"ws://0.0.0.0:0":     "nobody listens beyond loopback without authentication",
 	"ws://localhost:0":   "names are fine",
-	"unix:///tmp/x.sock": "there is a gRPC door for it",
+	"unix:///tmp/x.sock": "it opens a listener for gRPC",
 	"wss://127.0.0.1:0":  "there is TLS, but it wants a certificate",
 	"off":                "off is a setting of ours",
 	"(absent)":           "the default is fixed ports, which tests leave alone",

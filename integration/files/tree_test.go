@@ -120,7 +120,7 @@ func (p treeSnapshot) differences(other treeSnapshot) []string {
 func (p treeSnapshot) expect(t testing.TB, what, dir string, modes bool) {
 	t.Helper()
 	if len(p) < 400 {
-		t.Errorf("%s: the picture has %d paths", what, len(p))
+		t.Errorf("%s: the snapshot has %d paths", what, len(p))
 	}
 	if wrong := p.differences(snapshotTree(t, dir, modes)); len(wrong) > 0 {
 		t.Errorf("%s: %d paths differ: %.500q", what, len(wrong), wrong)

@@ -93,7 +93,7 @@ func TestOrder_StartResponsePrecedesTheExit(t *testing.T) {
 		}
 	}
 	if len(seen) != runs {
-		c.Errorf("there was news of %d processes, want %d", len(seen), runs)
+		c.Errorf("there were notifications of %d processes, want %d", len(seen), runs)
 	}
 }
 

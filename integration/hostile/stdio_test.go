@@ -67,7 +67,7 @@ func TestHostileStdioClients_DoNotAffectOthers(t *testing.T) {
 			server.Launch(t)
 			defer func() { _, _ = stdin.Close(), stdout.Close() }()
 			var address string
-			harness.Eventually(t, "the log says where the door is", func() bool {
+			harness.Eventually(t, "the log has the address of the listener", func() bool {
 				if found := loggedURL.FindStringSubmatch(server.Errors.String()); found != nil {
 					address = found[1]
 				}

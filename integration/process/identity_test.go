@@ -73,7 +73,7 @@ func TestPrincipals_AreIsolated(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := len(list.GetProcesses()); n != 2 {
-			t.Errorf("at the door %s one sees %d processes, want one's own two", mine, n)
+			t.Errorf("over %s a client sees %d processes, want its own two", mine, n)
 		}
 		if pid := s.Get("everywhere").GetPid(); pids[pid] != "" {
 			t.Errorf("%s and %s share a process", mine, pids[pid])

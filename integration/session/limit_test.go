@@ -52,7 +52,7 @@ func TestLimit_ProcessesPerSession(t *testing.T) {
 		}
 		s.CloseStdin(p.ID)
 		s.AwaitClosed(p.ID)
-		harness.Eventually(s, "there is room", func() bool {
+		harness.Eventually(s, "there is space", func() bool {
 			_, err := s.Processes.StartProcess(s.Ctx, s.Request(harness.Program("sleep"), harness.WithID("third")).GetProcess())
 			return err == nil
 		})
@@ -68,7 +68,7 @@ func TestLimit_RetainedOutput(t *testing.T) {
 	harness.WithConfig(t, tight, func(s *harness.Scenario) {
 		s.AwaitClosed(s.Start(harness.Program("flood", "-bytes", fmt.Sprint(30<<20)), harness.WithID("old")))
 		for _, name := range []string{"first", "second"} {
-			harness.Eventually(s, "there is room", func() bool {
+			harness.Eventually(s, "there is space", func() bool {
 				_, err := s.Processes.StartProcess(s.Ctx, s.Request(harness.Program("sleep"), harness.WithID(name)).GetProcess())
 				return err == nil
 			})
@@ -81,7 +81,7 @@ func TestLimit_RetainedOutput(t *testing.T) {
 		}
 		s.Terminate("first", harness.Forced)
 		s.AwaitClosed("first")
-		harness.Eventually(s, "there is room", func() bool {
+		harness.Eventually(s, "there is space", func() bool {
 			_, err := s.Processes.StartProcess(s.Ctx, s.Request(harness.Program("sleep"), harness.WithID("third")).GetProcess())
 			return err == nil
 		})

@@ -85,11 +85,11 @@ func replaceOnMounts(dir string, note func(string, error)) error {
 		defer uploads.Close()
 		large := strings.Repeat("x", 1<<20)
 		_, err := replace(ctx, uploads, fsops.Replacement{Path: dir + "/f"}, large)
-		note(name+", no room for the content", err)
+		note(name+", no space for the content", err)
 		_, err = replace(ctx, uploads, fsops.Replacement{Path: dir + "/f", ID: "u"}, large)
-		note(name+", no room for what would be kept", err)
+		note(name+", no space for what would be kept", err)
 		_, err = uploads.Find("", "u")
-		note(name+", the upload that had no room", err)
+		note(name+", the upload that had no space", err)
 		note(name+", what is left", onlyOld(dir))
 		u, err := uploads.Begin(ctx, fsops.Replacement{Path: dir + "/f"})
 		if err == nil {
@@ -101,10 +101,10 @@ func replaceOnMounts(dir string, note func(string, error)) error {
 		fill(dir)
 		_, err = u.Commit(ctx, nil)
 		u.Leave()
-		note(name+", no room when there was some before", err)
+		note(name+", no space when there was some before", err)
 		fill(dir)
 		_, err = uploads.Begin(ctx, fsops.Replacement{Path: dir + "/g"})
-		note(name+", no room for a file", err)
+		note(name+", no space for a file", err)
 		if err := empty(dir); err != nil {
 			return err
 		}
@@ -169,12 +169,12 @@ func TestUpload_FullOrReadOnlyFileSystem(t *testing.T) {
 		"link on read-only":   "read-only EROFS",
 	}
 	for _, name := range []string{"unnamed", "named"} {
-		want[name+", no room for the content"] = "no space ENOSPC"
-		want[name+", no room for what would be kept"] = "no space ENOSPC"
-		want[name+", the upload that had no room"] = "upload not found"
+		want[name+", no space for the content"] = "no space ENOSPC"
+		want[name+", no space for what would be kept"] = "no space ENOSPC"
+		want[name+", the upload that had no space"] = "upload not found"
 		want[name+", what is left"] = "<nil>"
-		want[name+", no room when there was some before"] = "<nil>"
-		want[name+", no room for a file"] = "no space ENOSPC"
+		want[name+", no space when there was some before"] = "<nil>"
+		want[name+", no space for a file"] = "no space ENOSPC"
 		want[name+", what is left in the end"] = "<nil>"
 	}
 	wantNotes(t, "fsops-mounted-replace", want)

@@ -64,29 +64,29 @@ func TestKillJob_Verified(t *testing.T) {
 	waitClosed(t, p)
 	began := time.Now()
 	for name, test := range map[string]struct {
-		scene          snapshot
+		seen           snapshot
 		later          time.Duration
 		done, verified bool
 	}{
-		"empty":                    {scene: snapshot{orphansSeen: true, forced: true}, done: true, verified: true},
-		"orphans not visible":      {scene: snapshot{forced: true, maybeUnseen: true}, done: true},
-		"maybe unseen":             {scene: snapshot{orphansSeen: true, forced: true, maybeUnseen: true}},
-		"maybe unseen for long":    {scene: snapshot{orphansSeen: true, forced: true, maybeUnseen: true}, later: uncertaintyTimeout, done: true},
-		"unseen to be killed":      {scene: snapshot{orphansSeen: true, forced: true, maybeUnseen: true, mustKillUnseen: true}},
-		"unseen for long":          {scene: snapshot{orphansSeen: true, forced: true, maybeUnseen: true, mustKillUnseen: true}, later: uncertaintyTimeout},
-		"unseen until killTimeout": {scene: snapshot{orphansSeen: true, forced: true, maybeUnseen: true, mustKillUnseen: true}, later: 2 * killTimeout, done: true},
-		"unseen while graceful":    {scene: snapshot{orphansSeen: true, maybeUnseen: true, mustKillUnseen: true}},
-		"leader ended now":         {scene: snapshot{orphansSeen: true, forced: true, wasAlive: true}},
-		"leader ended for long":    {scene: snapshot{orphansSeen: true, forced: true, wasAlive: true}, later: uncertaintyTimeout},
-		"leader until killTimeout": {scene: snapshot{orphansSeen: true, forced: true, wasAlive: true}, later: 2 * killTimeout, done: true},
+		"empty":                    {seen: snapshot{orphansSeen: true, forced: true}, done: true, verified: true},
+		"orphans not visible":      {seen: snapshot{forced: true, maybeUnseen: true}, done: true},
+		"maybe unseen":             {seen: snapshot{orphansSeen: true, forced: true, maybeUnseen: true}},
+		"maybe unseen for long":    {seen: snapshot{orphansSeen: true, forced: true, maybeUnseen: true}, later: uncertaintyTimeout, done: true},
+		"unseen to be killed":      {seen: snapshot{orphansSeen: true, forced: true, maybeUnseen: true, mustKillUnseen: true}},
+		"unseen for long":          {seen: snapshot{orphansSeen: true, forced: true, maybeUnseen: true, mustKillUnseen: true}, later: uncertaintyTimeout},
+		"unseen until killTimeout": {seen: snapshot{orphansSeen: true, forced: true, maybeUnseen: true, mustKillUnseen: true}, later: 2 * killTimeout, done: true},
+		"unseen while graceful":    {seen: snapshot{orphansSeen: true, maybeUnseen: true, mustKillUnseen: true}},
+		"leader ended now":         {seen: snapshot{orphansSeen: true, forced: true, wasAlive: true}},
+		"leader ended for long":    {seen: snapshot{orphansSeen: true, forced: true, wasAlive: true}, later: uncertaintyTimeout},
+		"leader until killTimeout": {seen: snapshot{orphansSeen: true, forced: true, wasAlive: true}, later: 2 * killTimeout, done: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := &killJob{process: p, sentTerm: map[procfs.ID]bool{}}
-			test.scene.now = began
-			_, done := job.step(test.scene)
+			test.seen.now = began
+			_, done := job.step(test.seen)
 			if test.later > 0 {
-				test.scene.now = began.Add(test.later)
-				_, done = job.step(test.scene)
+				test.seen.now = began.Add(test.later)
+				_, done = job.step(test.seen)
 			}
 			if done != test.done || job.result.verified != test.verified || done != job.result.empty {
 				t.Errorf("done: %v, %+v", done, job.result)

@@ -39,7 +39,7 @@ func TestHub_ConnectionsPerPrincipal_AreLimited(t *testing.T) {
 	expectRefused(t, url, http.Header{"Authorization": {"Bearer ann"}}, http.StatusTooManyRequests, CodeConnectionLimit)
 	hub.harness("build-1", "bob", true)
 	first.close()
-	eventually(t, "there is room again", func() bool {
+	eventually(t, "there is space again", func() bool {
 		again, err := dial(t, url, http.Header{"Authorization": {"Bearer ann"}})
 		if err == nil {
 			again.close()
