@@ -44,7 +44,7 @@ const (
 
 // Caller is who made a call. Empty members are not known.
 type Caller struct {
-	// Principal is who the call is made as, and Via who impersonates it, if somebody does.
+	// Principal is who the call is made as, and Via the principal that impersonates it, if any.
 	Principal string `json:"principal,omitempty"`
 	Via       string `json:"via,omitempty"`
 	// Credential is the kind of credential that was shown.

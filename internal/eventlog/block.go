@@ -9,8 +9,8 @@ type block struct {
 	refs  int    // retained events, head and tail spans, and being the current block
 	pins  int    // last batches of cursors
 	batch uint64 // the last batch that pinned it; each pins it once
-	// shared is set once somebody may refer to the bytes for longer than refs and pins
-	// say. They are not used for other output then.
+	// shared is set once a reader may refer to the bytes for longer than refs and pins
+	// count. They are not used for other output then.
 	shared bool
 }
 

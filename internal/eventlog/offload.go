@@ -114,7 +114,7 @@ func (l *Log) dropMemory(saved [streamEnd]ends) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.window.paced || l.window.acked.next > 1 || l.tier.discarded {
-		return // somebody owns it since
+		return // it has had an owner since
 	}
 	for id, s := range l.streams {
 		if s != nil {

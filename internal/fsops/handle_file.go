@@ -42,8 +42,8 @@ const smallBlock = 16 << 10
 // readBlock reads up to length bytes, into memory if it is large enough, else into a new slice that
 // is not much larger than the data.
 func (d descriptor) readBlock(length int, offset int64, memory []byte) ([]byte, error) {
-	if room := math.MaxInt64 - offset; room < int64(length) { // the kernel counts no further
-		length = int(room)
+	if space := math.MaxInt64 - offset; space < int64(length) { // the kernel counts no further
+		length = int(space)
 	}
 	if len(memory) < length {
 		memory = make([]byte, d.likelyBytes(length, offset))

@@ -106,8 +106,8 @@ func (f *File) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if room := math.MaxInt64 - f.offset; room < int64(len(p)) { // the kernel rejects larger offsets
-		p = p[:room]
+	if space := math.MaxInt64 - f.offset; space < int64(len(p)) { // the kernel rejects larger offsets
+		p = p[:space]
 	}
 	n, err := f.fd.readAt(p, f.offset)
 	switch {

@@ -32,7 +32,7 @@ type location struct {
 // stream.
 type storedUpload struct {
 	owner, id, path string
-	// busy has room while no call uses partial.
+	// busy is empty while no call uses partial.
 	busy     chan struct{}
 	partial  *partial                 // used by the holder of busy; nil before it is made, and if the upload is completed
 	received atomic.Int64             // bytes; changed by the holder of busy

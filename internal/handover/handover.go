@@ -316,9 +316,9 @@ func closeEachOnExec() error {
 	return err
 }
 
-// ReapHelpers reaps the helpers of the program before, which are children in the session of
-// this program: workers for files end by themselves with their connections, and nobody else
-// waits for them. It starts a goroutine for each, which ends with it.
+// ReapHelpers reaps the file workers of the program before, which are children in the session
+// of this program: they end by themselves with their connections, and no other code waits for
+// them. It starts a goroutine for each, which ends with it.
 func (s *State) ReapHelpers() {
 	session, err := unix.Getsid(0)
 	list, listErr := procfs.List()

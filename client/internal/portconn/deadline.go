@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// deadline is a point in time that can be moved, also while somebody waits for it.
+// deadline is a point in time that can be moved, also while a call waits for it.
 type deadline struct {
 	mu      sync.Mutex
 	timer   *time.Timer   // guarded by mu; nil: none
