@@ -128,10 +128,13 @@ func (o *outbox) tryFlush() {
 	}
 }
 
-// fill buffers b, masked if key is not nil, and waits for space as needed. mu is
-// held. A frame in progress may be completed while the outbox is closing.
+// fill buffers b, masked if key is not nil, and waits for space as needed, or writes it if it
+// is large. mu is held. A frame in progress may be completed while the outbox is closing.
 func (o *outbox) fill(b, key []byte) error {
 	for done := 0; ; {
+		if key == nil && len(b)-done >= bufferBytes && !o.writing && o.err == nil {
+			return o.writeThrough(b[done:])
+		}
 		space := bufferBytes - controlReserve - len(o.pending)
 		n := min(max(space, 0), len(b)-done)
 		if n > 0 {
@@ -153,6 +156,22 @@ func (o *outbox) fill(b, key []byte) error {
 			return o.err
 		}
 	}
+}
+
+// writeThrough writes the buffer, and then b from where it is. For a file in large frames that
+// saves a copy and two hand-overs for each 64 KiB: a fifth of the server's CPU. mu is held, and
+// released during the writes; no other write is in progress.
+func (o *outbox) writeThrough(b []byte) error {
+	o.writing = true
+	if len(o.pending) > 0 {
+		o.flush()
+	}
+	if o.err == nil {
+		o.write(b)
+	}
+	o.writing = false
+	o.changed.Broadcast()
+	return o.err
 }
 
 // buffer appends b, which must fit. mu is held.
@@ -268,9 +287,14 @@ func (o *outbox) flush() {
 	full := o.pending
 	o.pending = nil
 	o.changed.Broadcast()
-	o.mu.Unlock()
-	_, err := o.to.Write(full)
+	o.write(full)
 	buffers.Put(full)
+}
+
+// write writes b. mu is held, and released during the write.
+func (o *outbox) write(b []byte) {
+	o.mu.Unlock()
+	_, err := o.to.Write(b)
 	o.mu.Lock()
 	o.lastWrite = time.Now()
 	if err != nil {
