@@ -80,24 +80,17 @@ func (s *scriptedServer) AttachSession(stream grpc.BidiStreamingServer[execwirev
 	defer listening.Wait()
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	requests := make(chan *execwirev1.AttachSessionRequest)
-	go func() { // ends with the stream
+	go func() { // ends with the stream; sending may block
 		for {
 			m, err := stream.Recv()
 			if err != nil {
 				return
 			}
-			select {
-			case requests <- m:
-			case <-ctx.Done():
-				return
-			}
+			s.note(m)
 		}
 	}()
 	for {
 		select {
-		case m := <-requests:
-			s.note(m)
 		case m := <-s.feed:
 			if err := stream.Send(m); err != nil {
 				return err
