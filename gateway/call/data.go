@@ -104,8 +104,9 @@ func (d *largeData) next() (piece []byte, err error) {
 }
 
 const (
-	// writeBufferBytes is the size of a buffer for a large file, and of its writes.
-	writeBufferBytes = 4 << 20
+	// writeBufferBytes is the size of a buffer for a large file, and of its writes. Four times
+	// as much does not stay in the processor's cache: a file then takes a fifth longer.
+	writeBufferBytes = 1 << 20
 	// maxWriteBuffers bounds the buffers of this size, across connections: a client
 	// that does not read keeps its buffer.
 	maxWriteBuffers = 8
