@@ -77,7 +77,7 @@ func (o *outbox) sendData(first byte, payload []byte) error {
 	}
 	o.midFrame = false
 	o.changed.Broadcast()
-	if !o.writing && time.Since(o.lastWrite) > idleThreshold {
+	if len(o.pending) > 0 && !o.writing && time.Since(o.lastWrite) > idleThreshold {
 		o.writing = true
 		o.addControl()
 		o.flush()
@@ -283,7 +283,6 @@ func (o *outbox) writeLoop() {
 
 // flush writes the buffer. mu is held, and released during the write.
 func (o *outbox) flush() {
-	o.beforeWrite()
 	full := o.pending
 	o.pending = nil
 	o.changed.Broadcast()
@@ -293,6 +292,7 @@ func (o *outbox) flush() {
 
 // write writes b. mu is held, and released during the write.
 func (o *outbox) write(b []byte) {
+	o.beforeWrite()
 	o.mu.Unlock()
 	_, err := o.to.Write(b)
 	o.mu.Lock()

@@ -119,3 +119,16 @@ func TestOutbox_LargeFrame_KeepsOrder(t *testing.T) {
 		t.Errorf("%d control frames, want a pong and a ping; the end is %v", controls, err)
 	}
 }
+
+// The check for a dead peer stops while nothing is written, also between the parts of a large frame. Each write resumes it.
+func TestOutbox_LargeFrame_ResumesCheck(t *testing.T) {
+	to := &recordingWriter{}
+	out := newOutbox(to, false)
+	resumed := false
+	out.beforeWrite = func() { resumed = true }
+	out.mu.Lock()
+	defer out.mu.Unlock()
+	if err := out.writeThrough(make([]byte, bufferBytes)); err != nil || len(to.writes) != 1 || !resumed {
+		t.Errorf("%d writes, %v, the check was resumed: %t", len(to.writes), err, resumed)
+	}
+}
