@@ -22,7 +22,8 @@ const callConns = 4
 
 // client makes calls to a worker. A unary call has a connection to itself: its goroutine writes
 // the request and reads the response. By gRPC, two more goroutines at each end take part in it,
-// which takes 60 µs more. Streams go by gRPC, and so do further calls at the same time.
+// which takes 60 µs more. Streams go by gRPC, and so do further calls at the same time, and those to a worker that has no
+// descriptor left.
 type client struct {
 	*grpc.ClientConn
 	descriptors  net.Conn       // see receiveDescriptors
@@ -48,6 +49,10 @@ func (c *client) Close() {
 	_ = c.ClientConn.Close()
 }
 
+// errUnanswered is the error of a call whose connection ended before the response. A worker that still runs has not made the
+// call: it ends a connection only if it cannot have its descriptor.
+var errUnanswered = errors.New("the connection ended before the response")
+
 // Invoke implements grpc.ClientConnInterface. No option has an effect.
 func (c *client) Invoke(ctx context.Context, method string, request, response any, _ ...grpc.CallOption) (err error) {
 	if ctx.Err() != nil {
@@ -71,10 +76,19 @@ func (c *client) Invoke(ctx context.Context, method string, request, response an
 			conn = nil
 		}
 		c.idle <- conn
-		return err
+		switch {
+		case !errors.Is(err, errUnanswered):
+			return err
+		case c.ctx.Err() != nil: // Close ended the connection: the worker may be making the call
+			return status.Error(codes.Unavailable, errWorkerEnded.Error())
+		}
 	default:
 	}
-	return c.ClientConn.Invoke(ctx, method, request, response)
+	err = c.ClientConn.Invoke(ctx, method, request, response)
+	if status.Code(err) == codes.Canceled && c.ctx.Err() != nil && ctx.Err() == nil { // by Close
+		return status.Error(codes.Unavailable, errWorkerEnded.Error())
+	}
+	return err
 }
 
 // dial returns a new connection for unary calls, or nil if there can be none now. It does not block.
@@ -118,7 +132,7 @@ func (c *callConn) call(ctx context.Context, method string, request, response pr
 	case errors.Is(err, errTooLarge):
 		return true, status.Error(codes.ResourceExhausted, err.Error())
 	case err != nil:
-		return true, status.Error(codes.Unavailable, err.Error())
+		return true, errUnanswered
 	}
 	return decodeResponse(frame, response)
 }
