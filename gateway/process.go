@@ -142,6 +142,9 @@ func (p *process) receive(event *execwirev1.ProcessEvent) bool {
 	if seq == 1 && (p.nextMode != nil || p.closed) {
 		p.restart()
 	}
+	// A stream that had the process in the meantime returned it after what that has acknowledged: events come again.
+	before := max(seq, 1) - 1
+	p.done, p.acknowledged = min(p.done, before), min(p.acknowledged, before)
 	p.received = max(p.received, seq)
 	if exited := event.GetExited(); exited != nil {
 		p.exit, p.ended = seq, exited.GetExit()
@@ -203,6 +206,15 @@ func (p *process) prove(m proof, now time.Time) {
 	if p.backlog == 0 && !p.isReader(now) {
 		p.confirm(m.sent)
 	}
+}
+
+// unacknowledged is that of progress. What is pending may be there for the second time.
+func (p *process) unacknowledged() (seq uint64, pending bool) {
+	seq, _ = p.progress.unacknowledged()
+	if len(p.pending) > 0 {
+		seq = min(seq, max(lastSeqOf(p.pending[0].events[0]), 1)-1)
+	}
+	return seq, seq > p.acknowledged
 }
 
 // appendAcknowledgement appends what the server does not know yet, if anything.

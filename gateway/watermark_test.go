@@ -95,6 +95,47 @@ func TestClaim_WhileSending_IsNotAcknowledged(t *testing.T) {
 	})
 }
 
+// A stream had the process and returned it: events come again, and the server waits for their acknowledgement.
+func TestWatermark_ReturnedProcess_IsAcknowledgedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, srv := newScriptedServer(t)
+		cl, _ := srv.attach("")
+		s.sendOutput("p", 1, 2, 3)
+		time.Sleep(watermarkInterval)
+		expect(t, s, cl, "p 3", 1, 2, 3)
+		s.sendOutput("p", 2, 3)
+		time.Sleep(watermarkInterval)
+		expect(t, s, cl, "p 3, p 3", 1, 2, 3, 2, 3)
+	})
+}
+
+// What comes again is not acknowledged while it is being sent, whatever the client has.
+func TestClaim_WhileSendingAgain_IsNotAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, srv := newScriptedServer(t)
+		answer := make(chan struct{}) // an answer would wait for the mutex of what is being sent
+		s.read = func(*execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse {
+			<-answer
+			return &execwirev1.ReadOutputResponse{}
+		}
+		cl, _ := srv.attach("", func(p *pipe, _ *Config) { p.ignoresPings = true }) // only the claim counts
+		s.sendOutput("p", 1, 2, 3)
+		synctest.Wait()
+		cl.stopReading()
+		s.sendEvents("p", outputEvent(1, 60_000)) // the client still reads this one
+		s.sendEvents("p", outputEvent(2, 60_000)) // fills the pipe
+		s.sendEvents("p", outputEvent(3, 1))
+		synctest.Wait()
+		cl.ask("process/read", map[string]any{"processId": "p", "afterSeq": 3})
+		time.Sleep(time.Second)
+		expect(t, s, cl, "p 2", 1, 2, 3, 1)
+		cl.resumeReading()
+		time.Sleep(proofTimeout)
+		expect(t, s, cl, "p 2, p 3", 1, 2, 3, 1, 2, 3)
+		close(answer)
+	})
+}
+
 // Until the first pong, sent output counts as read after a timeout. From then on
 // a pong is required.
 func TestWatermark_NoPong_CountsSentAsRead(t *testing.T) {
