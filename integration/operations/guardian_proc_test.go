@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/cgroup"
+	"github.com/execwire/execwire/internal/procfs"
 )
 
 // alive reports whether a process exists and is no zombie.
@@ -57,5 +59,37 @@ func cgroupOf(t testing.TB, pid int) string {
 		}
 	}
 	t.Fatalf("there is no directory of the cgroup %s", path)
+	return ""
+}
+
+// newCgroupTree makes a directory for the control groups of servers, into which servers of other
+// tests do not look; "" without a writable cgroup v2 tree.
+func newCgroupTree(t *testing.T) string {
+	t.Helper()
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || fields[2] != "cgroup2" {
+			continue
+		}
+		dir, err := os.MkdirTemp(filepath.Join(fields[1], procfs.ParseCgroup(own)), "test-")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() {
+			harness.Eventually(t, "the control groups are removed", func() bool {
+				_ = cgroup.RemoveStale(dir) // of the last server
+				return os.Remove(dir) == nil
+			})
+		})
+		return dir
+	}
 	return ""
 }

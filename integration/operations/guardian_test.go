@@ -224,12 +224,14 @@ func TestGuardian_Killed_LeavesNoProcess(t *testing.T) {
 }
 
 // What a server and its guardian leave that are killed at the same instant is killed by the
-// next server, if it is in control groups.
+// next server, if it is in control groups. They are those of this test alone: another test's
+// server would be the next one, too.
 func TestServerAndGuardian_Killed_NextServerKillsTheRest(t *testing.T) {
-	f := plant(t, 1)
-	if f.cgroups == "" {
+	tree := newCgroupTree(t)
+	if tree == "" {
 		return // nothing could find the rest
 	}
+	f := plant(t, 1, "EXECWIRE_CGROUP="+tree)
 	server := f.ServerPID(t)
 	kill := func(pid int, signal unix.Signal) {
 		t.Helper()
@@ -248,7 +250,7 @@ func TestServerAndGuardian_Killed_NextServerKillsTheRest(t *testing.T) {
 		}
 	}
 	harness.Eventually(t, "the server is gone", func() bool { return !harness.ProcessAlive(int32(server)) })
-	heir := harness.NewCommand("serve", "--listen", f.URLs[harness.UnixTransport], "--listen", f.URLs[harness.TCPTransport])
+	heir := harness.NewCommand("serve", "--cgroup", tree, "--listen", f.URLs[harness.UnixTransport], "--listen", f.URLs[harness.TCPTransport])
 	heir.Listen(t, 2)
 	f.expectEnded(t)
 }
