@@ -210,7 +210,8 @@ type upgrade struct {
 func newUpgrades(u *Upgrades, version string) *upgrades {
 	all := &upgrades{begun: make(chan *upgrade), over: make(chan struct{})}
 	if u.Upgraded() {
-		all.latest = UpgradeStatus{ID: u.state.GetUpgradeId(), Previous: u.state.GetProgramVersion(), Version: version}
+		// It is done when logUpgraded says so: clients may ask before.
+		all.latest = UpgradeStatus{ID: u.state.GetUpgradeId(), Previous: u.state.GetProgramVersion(), Version: version, Running: true}
 	}
 	return all
 }
@@ -335,6 +336,13 @@ func (u *upgrades) set(latest UpgradeStatus) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.latest = latest
+}
+
+// done records that the upgrade by which this program has come is done.
+func (u *upgrades) done(pause time.Duration) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.latest.Pause, u.latest.Running = pause, false
 }
 
 // upgrade replaces this program. It returns only if that fails: the daemon then serves as
@@ -511,9 +519,7 @@ func (d *Daemon) logUpgraded() {
 		return
 	}
 	pause := time.Since(u.state.GetFrozenTime().AsTime())
-	d.upgrades.mu.Lock()
-	d.upgrades.latest.Pause = pause
-	d.upgrades.mu.Unlock()
+	d.upgrades.done(pause)
 	d.opts.Logger.Info("upgraded", "previous", u.state.GetProgramVersion(), "version", d.opts.Version,
 		slog.Duration("pause", pause), "running", d.sessions.Totals().Running)
 	go u.state.ReapHelpers()

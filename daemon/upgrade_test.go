@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	handoverv1 "github.com/execwire/execwire/gen/go/execwire/handover/v1"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/handover"
 	"github.com/execwire/execwire/internal/testcert"
@@ -46,6 +48,19 @@ func TestUpgrade_FailsAndCannotServe_Stops(t *testing.T) {
 	d.upgrades.begun <- &upgrade{program: handover.Program{File: program}}
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "remote_tls_ca") || !strings.Contains(err.Error(), string(handover.Frozen)) {
 		t.Errorf("Serve: %v", err)
+	}
+}
+
+// A client that asks the new program early waits until the pause is known.
+func TestUpgrade_IsDoneOnceItIsLogged(t *testing.T) {
+	u := newUpgrades(&Upgrades{state: &handover.State{State: &handoverv1.State{UpgradeId: "u"}}}, "v2")
+	d := &Daemon{upgrades: u}
+	if got, found := d.Upgrade("u"); !found || !got.Running {
+		t.Errorf("before it serves: %+v, %t", got, found)
+	}
+	u.done(time.Second)
+	if got, found := d.Upgrade("u"); !found || got.Running || got.Pause != time.Second {
+		t.Errorf("once it serves: %+v, %t", got, found)
 	}
 }
 

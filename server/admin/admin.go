@@ -39,7 +39,7 @@ type Upgrade struct {
 	ID string
 	// Previous is the version of the program before, and Version that of the new one.
 	Previous, Version string
-	// Running is whether the program before still runs, before the upgrade fails or is done.
+	// Running is whether the upgrade is neither done nor has failed.
 	Running bool
 	// Err is why the program before goes on; nil if it does not.
 	Err error
