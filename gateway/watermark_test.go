@@ -70,16 +70,24 @@ func TestWatermark_UnreadOutput_IsNotAcknowledged(t *testing.T) {
 	})
 }
 
+// newClaimingClient returns a client that confirms events only by claiming them in process/read,
+// and the function that lets the server answer: an answer would wait for the mutex of what is
+// being sent.
+func newClaimingClient(t *testing.T) (s *scriptedServer, cl *client, answer func()) {
+	s, srv := newScriptedServer(t)
+	answered := make(chan struct{})
+	s.read = func(*execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse {
+		<-answered
+		return &execwirev1.ReadOutputResponse{}
+	}
+	cl, _ = srv.attach("", func(p *pipe, _ *Config) { p.ignoresPings = true })
+	return s, cl, func() { close(answered) }
+}
+
 // The server may overwrite what is acknowledged. A client can claim an event that is being sent.
 func TestClaim_WhileSending_IsNotAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, srv := newScriptedServer(t)
-		answer := make(chan struct{}) // an answer would wait for the mutex of what is being sent
-		s.read = func(*execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse {
-			<-answer
-			return &execwirev1.ReadOutputResponse{}
-		}
-		cl, _ := srv.attach("", func(p *pipe, _ *Config) { p.ignoresPings = true }) // only the claim counts
+		s, cl, answer := newClaimingClient(t)
 		cl.stopReading()
 		s.sendEvents("p", outputEvent(1, 60_000)) // the client still reads this one
 		s.sendEvents("p", outputEvent(2, 60_000)) // fills the pipe
@@ -91,7 +99,7 @@ func TestClaim_WhileSending_IsNotAcknowledged(t *testing.T) {
 		cl.resumeReading()
 		time.Sleep(proofTimeout)
 		expect(t, s, cl, "p 2, p 3", 1, 2, 3)
-		close(answer)
+		answer()
 	})
 }
 
@@ -112,13 +120,7 @@ func TestWatermark_ReturnedProcess_IsAcknowledgedAgain(t *testing.T) {
 // What comes again is not acknowledged while it is being sent, whatever the client has.
 func TestClaim_WhileSendingAgain_IsNotAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, srv := newScriptedServer(t)
-		answer := make(chan struct{}) // an answer would wait for the mutex of what is being sent
-		s.read = func(*execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse {
-			<-answer
-			return &execwirev1.ReadOutputResponse{}
-		}
-		cl, _ := srv.attach("", func(p *pipe, _ *Config) { p.ignoresPings = true }) // only the claim counts
+		s, cl, answer := newClaimingClient(t)
 		s.sendOutput("p", 1, 2, 3)
 		synctest.Wait()
 		cl.stopReading()
@@ -132,7 +134,7 @@ func TestClaim_WhileSendingAgain_IsNotAcknowledged(t *testing.T) {
 		cl.resumeReading()
 		time.Sleep(proofTimeout)
 		expect(t, s, cl, "p 2, p 3", 1, 2, 3, 1, 2, 3)
-		close(answer)
+		answer()
 	})
 }
 

@@ -26,7 +26,7 @@ func (ch *Channel) invoke(ctx context.Context, from *peer.Peer, method string, a
 	if err != nil {
 		return err
 	}
-	if !isInCaller(opts) {
+	if _, inCaller := optionOf[InCaller](opts); !inCaller {
 		go handle()
 		handle = func() {}
 	}
@@ -66,8 +66,11 @@ func (ch *Channel) newStream(ctx context.Context, from *peer.Peer, desc *grpc.St
 	if m.serverStreams {
 		c.sending = make(chan struct{}, 1)
 	}
-	c.handedBack, c.acknowledged = handedBackBy(opts), acknowledgedBy(opts)
-	c.lent, c.takeFile = lentBy(opts), fileTakerOf(opts)
+	_, c.handedBack = optionOf[HandBack](opts)
+	_, c.acknowledged = optionOf[HandBackAcknowledged](opts)
+	lend, _ := optionOf[Lend](opts)
+	taker, _ := optionOf[TakeFile](opts)
+	c.lent, c.takeFile = lend.Memory, taker.To
 	ss := newServerStream(ctx, c, fullMethod, m, md, from)
 	cs := newClientStream(ctx, c, desc)
 	if !ch.add(cs) {
@@ -80,6 +83,16 @@ func (ch *Channel) newStream(ctx context.Context, from *peer.Peer, desc *grpc.St
 		defer ch.remove(cs)
 		ss.run(ch.stream)
 	}, nil
+}
+
+// optionOf returns the first option of a type, and whether there is one.
+func optionOf[O grpc.CallOption](opts []grpc.CallOption) (option O, found bool) {
+	for _, o := range opts {
+		if option, found = o.(O); found {
+			break
+		}
+	}
+	return option, found
 }
 
 // queueDepth is how many messages of a stream may be queued per direction.

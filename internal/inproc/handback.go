@@ -12,27 +12,9 @@ type HandBack struct{ grpc.EmptyCallOption }
 // ignore it.
 type HandBackAcknowledged struct{ grpc.EmptyCallOption }
 
-func acknowledgedBy(opts []grpc.CallOption) bool {
-	for _, o := range opts {
-		if _, ok := o.(HandBackAcknowledged); ok {
-			return true
-		}
-	}
-	return false
-}
-
 // HandsBackAcknowledged reports whether the memory of what the caller has acknowledged may
 // be reused. Handlers find it by [grpc.ServerTransportStreamFromContext].
 func (t transportStream) HandsBackAcknowledged() bool { return t.ss.call.acknowledged }
-
-func handedBackBy(opts []grpc.CallOption) bool {
-	for _, o := range opts {
-		if _, ok := o.(HandBack); ok {
-			return true
-		}
-	}
-	return false
-}
 
 // ReuseAfter returns n such that the nth message after a message may reuse its
 // memory: the caller is known to be done with the earlier one when the later one

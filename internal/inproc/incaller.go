@@ -7,12 +7,3 @@ import "google.golang.org/grpc"
 // return soon. Other connections ignore it. With [ReceiveEach] it takes 12 of 240 µs off a key in a terminal
 // over JSON-RPC.
 type InCaller struct{ grpc.EmptyCallOption }
-
-func isInCaller(opts []grpc.CallOption) bool {
-	for _, o := range opts {
-		if _, ok := o.(InCaller); ok {
-			return true
-		}
-	}
-	return false
-}

@@ -12,15 +12,6 @@ type Lend struct {
 	Memory []byte
 }
 
-func lentBy(opts []grpc.CallOption) []byte {
-	for _, o := range opts {
-		if o, ok := o.(Lend); ok {
-			return o.Memory
-		}
-	}
-	return nil
-}
-
 // Lent returns the memory that the caller lends for the response to a unary call;
 // nil if none. Handlers find it by [grpc.ServerTransportStreamFromContext].
 func (t transportStream) Lent() []byte { return t.ss.call.lent }

@@ -15,15 +15,6 @@ type TakeFile struct {
 	To func(*os.File)
 }
 
-func fileTakerOf(opts []grpc.CallOption) func(*os.File) {
-	for _, o := range opts {
-		if o, ok := o.(TakeFile); ok {
-			return o.To
-		}
-	}
-	return nil
-}
-
 // FileTaker returns the function to pass an open file to; nil if the caller takes none.
 // Handlers find it by [grpc.ServerTransportStreamFromContext].
 func (t transportStream) FileTaker() func(*os.File) { return t.ss.call.takeFile }
