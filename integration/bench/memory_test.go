@@ -5,10 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/execwire/execwire/client"
-	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/integration/harness"
 )
 
@@ -55,37 +52,43 @@ func (b *bench) costs(server *harness.Peer, n int, add func(i int)) (memory, des
 func (b *bench) settle() { time.Sleep(b.sizes.idle * 3 / 5) }
 
 // measureFinished measures what remains of processes that have ended: while their records are
-// kept, and after that.
+// kept, and after that. Some had no owner, and the owners of others have acknowledged their end.
 func measureFinished(b *bench) []line {
-	const size = 1 << 20
-	server := b.startServer("EXECWIRE_CLOSED_PROCESS_RETENTION=" + b.sizes.retention.String())
-	c := b.dial(server, "TCP")
-	b.run(c, client.RunOptions{Process: benchCommand(harness.TrueCommand)})
-	before := server.Resident()
-	for range b.sizes.finished {
-		id := b.start(c, benchCommand(zeros(size)...))
-		got, err := c.Processes().WaitProcess(b.ctx, &execwirev1.WaitProcessRequest{ProcessId: id,
-			Condition: &execwirev1.WaitProcessRequest_Closed{Closed: &execwirev1.WaitForClosed{}}, Wait: durationpb.New(harness.StepTimeout)})
-		if err != nil || !got.GetSatisfied() || got.GetProcess().GetExit().GetExitCode() != 0 {
-			b.Fatalf("got %v, %v", got, err)
-		}
+	size := int64(1 << 20)
+	setting := "EXECWIRE_CLOSED_PROCESS_RETENTION=" + b.sizes.retention.String()
+	unowned, owned, jsonrpc := b.startServer(setting), b.startServer(setting), harness.StartSocketServer(b, setting)
+	without, with, socket := b.dial(unowned, "TCP"), b.dial(owned, "TCP"), harness.DialRPCUnread(b, jsonrpc.URLs[harness.JSONRPC])
+	ways := []struct {
+		name   string
+		server *harness.Peer
+		run    func()
+		before int64
+	}{
+		{"without an owner", unowned, func() { b.writeUnowned(without, size) }, 0},
+		{"`RunProcess`", owned, func() { b.receiveOutput(with, size) }, 0},
+		{"JSON-RPC", jsonrpc, func() { b.receiveOutputJSON(socket, 1, size, zeros(size)...) }, 0},
 	}
-	b.settle()
-	kept := server.Resident()
-	harness.Eventually(b, "the processes are forgotten", func() bool {
-		list, err := c.Processes().ListProcesses(b.ctx, &execwirev1.ListProcessesRequest{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		return len(list.GetProcesses()) == 0
-	})
-	time.Sleep(2 * b.sizes.idle)
-	after := server.Resident()
-	what := fmt.Sprintf("memory of %d finished processes of 1 MiB", b.sizes.finished)
-	return []line{
-		within(what+", while they are kept", nil, figures{float64(kept - before)}, 16<<20, showMiB),
-		within(fmt.Sprintf("%s, %v after their retention", what, 2*b.sizes.idle), nil, figures{float64(after - before)}, 16<<20, showMiB),
+	for _, w := range ways {
+		w.run()
 	}
+	time.Sleep(2 * b.sizes.retention)
+	var lines []line
+	what := fmt.Sprintf("memory of %d finished processes of 1 MiB, ", b.sizes.finished)
+	for i, w := range ways {
+		ways[i].before = w.server.Resident()
+		for range b.sizes.finished {
+			w.run()
+		}
+		b.settle()
+		kept := w.server.Resident() - ways[i].before
+		lines = append(lines, within(what+w.name+", while they are kept", nil, figures{float64(kept)}, 16<<20, showMiB))
+	}
+	time.Sleep(b.sizes.retention + 2*b.sizes.idle)
+	for _, w := range ways {
+		after := w.server.Resident() - w.before
+		lines = append(lines, within(fmt.Sprintf("%s%s, %v after their retention", what, w.name, 2*b.sizes.idle), nil, figures{float64(after)}, 16<<20, showMiB))
+	}
+	return lines
 }
 
 // stallWriter blocks writes until it is opened.

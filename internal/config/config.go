@@ -88,9 +88,9 @@ type Config struct {
 	// Window limits unacknowledged output; 0 is RetainedOutput.
 	Window Bytes `name:"window_bytes" reload:"yes" default:"0" unit:"bytes" min:"0" max:"1GiB" help:"Output of a process that its owner may leave unacknowledged before the process blocks. 0: retained_output_bytes_per_process, which is also the maximum."`
 	// OutputDirectory is where output without an owner goes.
-	OutputDirectory string `name:"output_directory" reload:"no" default:"" unit:"path" choices:"/" help:"Where files are for output that nobody has acknowledged, for example of detached processes: what is beyond retained_output_bytes_per_process, and once they have ended all of it. The files have no names, and end with the server. It is created with mode 0700 if it does not exist. Empty: the directory in TMPDIR, or /var/tmp, or /tmp if that cannot be written."`
+	OutputDirectory string `name:"output_directory" reload:"no" default:"" unit:"path" choices:"/" help:"Where files are for output: of processes without an owner, such as detached ones, what nobody has acknowledged and is beyond retained_output_bytes_per_process, and of closed processes all that is kept. The files have no names, and end with the server. It is created with mode 0700 if it does not exist. Empty: the directory in TMPDIR, or /var/tmp, or /tmp if that cannot be written."`
 	// OutputFile limits the file of a process.
-	OutputFile Bytes `name:"output_file_bytes_per_process" reload:"yes" default:"64MiB" unit:"bytes" min:"0" max:"1024GiB" help:"Output per process that is kept in a file while it has no owner. 0: none."`
+	OutputFile Bytes `name:"output_file_bytes_per_process" reload:"yes" default:"64MiB" unit:"bytes" min:"0" max:"1024GiB" help:"Output per process that is kept in a file, of one without an owner and of a closed one. 0: none."`
 	// OutputFileTotal limits the files of all processes.
 	OutputFileTotal Bytes `name:"output_file_bytes_total" reload:"yes" default:"4GiB" unit:"bytes" min:"0" max:"1024GiB" help:"Output of all processes in files, that of closed ones included until their records are removed. A twentieth of the file system is left free in any case. 0: none."`
 	// Snapshot limits head and tail of each stream.

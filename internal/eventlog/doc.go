@@ -43,8 +43,8 @@
 // neither owned nor held, is written to a file before it is evicted from memory, in blocks of
 // at most 64 KiB. The file is a ring: beyond its limits the oldest block is overwritten. Cursors
 // read from both tiers. The disk is used without the lock: by [Writer.WaitSpace], for which
-// Buffer returns nil when there is something to write, by [Log.Offload], which moves all output
-// of a closed log to its file, and by cursors and snapshots. The file ends with [Log.Discard].
+// Buffer returns nil when there is something to write, by [Log.Offload], which moves all
+// retained output of a closed log to its file, acknowledged or not, and by cursors and snapshots. The file ends with [Log.Discard].
 //
 // # State
 //

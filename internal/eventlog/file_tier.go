@@ -16,8 +16,8 @@ const (
 )
 
 // fileTier is the second tier of a log: a file for the output that retention is about to
-// evict from memory and that nobody has acknowledged, while the log is not paced. It is a
-// ring of blocks: the oldest are overwritten.
+// evict from memory and that nobody has acknowledged, while the log is not paced, and for all
+// that a closed log retains. It is a ring of blocks: the oldest are overwritten.
 type fileTier struct {
 	files *Files // nil: there is no second tier
 	// writing is held over the writing of a block, and locked before Log.mu, under which
@@ -48,10 +48,18 @@ type taken struct {
 // active reports whether output goes to the file. Log.mu is held.
 func (t *fileTier) active() bool { return t.files != nil && !t.discarded && t.files.perLog() > 0 }
 
-// unsaved returns the seq of the first event that is neither acknowledged nor in the file, nor
-// evicted.
+// unsaved returns the seq of the first event in memory that the file is still to get. Once the log is
+// closed, that is any that the file does not have, whether it was acknowledged or could not be
+// written earlier.
 func (l *Log) unsaved() uint64 {
-	return max(l.tier.next.next, l.window.acked.next, l.records.first)
+	seq := l.records.first
+	if l.closedSeq == 0 {
+		return max(seq, l.tier.next.next, l.window.acked.next)
+	}
+	if n := len(l.tier.blocks); n > 0 {
+		seq = max(seq, l.tier.blocks[n-1].end().next)
+	}
+	return seq
 }
 
 // mustSave reports whether the first event has to be written to the file before it is evicted.
@@ -108,7 +116,7 @@ func (l *Log) takeFileBlock(buf []byte, due func() bool) (*fileBlock, []byte) {
 	}
 	seq := l.unsaved()
 	if seq > l.tier.next.next {
-		l.tier.lost = Evicted // those before it were acknowledged
+		l.tier.lost = Evicted // those before it were acknowledged while the log was open
 	}
 	offsets := l.tier.taken.offsets
 	if seq != l.tier.taken.seq {

@@ -37,19 +37,16 @@ func (l *Log) Offload() {
 }
 
 // offloadSize returns the bytes that the file needs for what only memory has; 0: there is too
-// little of it, or some output is lost or was acknowledged, or may be written or acknowledged
-// later. Log.mu is held.
+// little of it, or more may be written, or an owner may come back, or the file has no space after
+// its latest block, or lacks output before that. Log.mu is held.
 func (l *Log) offloadSize() int64 {
 	t := &l.tier
-	if l.offloaded || l.closedSeq == 0 || l.window.paced || l.window.acked.next > 1 || !t.active() || l.blocks.held < l.limits.RetainedBytes/offloadShare {
+	if l.offloaded || l.closedSeq == 0 || l.window.paced || !t.active() || l.blocks.held < l.limits.RetainedBytes/offloadShare ||
+		len(t.blocks) > 0 && t.blocks[0].offset >= t.ringEnd || !t.isCompleteFrom(l.after(l.records.first-1)) {
 		return 0
 	}
 	seq := l.unsaved()
-	saved := l.after(seq - 1)
-	if saved.before != t.bytes || saved.inexact {
-		return 0
-	}
-	encoded := int64(l.totalBytes-saved.before) + int64(l.records.end-seq)*maxEventHeader
+	encoded := int64(l.totalBytes-l.after(seq-1).before) + int64(l.records.end-seq)*maxEventHeader
 	blocks := 3 + 2*encoded/int64(l.limits.fileBlockBytes()) // two of them are together more than one can have
 	if int64(len(t.blocks))+blocks > t.mostBlocks() {
 		return 0
@@ -61,6 +58,17 @@ func (l *Log) offloadSize() int64 {
 		}
 	}
 	return size
+}
+
+// isCompleteFrom reports whether the file has all output between a position and its latest block.
+// Log.mu is held.
+func (t *fileTier) isCompleteFrom(p position) bool {
+	for i := len(t.blocks) - 1; i >= 0 && t.blocks[i].before > p.before; i-- {
+		if i == 0 || t.blocks[i-1].end().before != t.blocks[i].before {
+			return false
+		}
+	}
+	return true
 }
 
 // hasUnsaved reports whether there is output that the file does not have. Log.mu is held.
@@ -113,8 +121,8 @@ func (l *Log) saveRest() (end int64, err error) {
 func (l *Log) dropMemory(saved [streamEnd]ends) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.window.paced || l.window.acked.next > 1 || l.tier.discarded {
-		return // it has had an owner since
+	if l.window.paced || l.tier.discarded {
+		return // it has an owner since
 	}
 	for id, s := range l.streams {
 		if s != nil {

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"reflect"
 	"sync"
@@ -52,7 +53,51 @@ func TestLog_Offload_KeepsAllOutOfMemory(t *testing.T) {
 	}
 }
 
-// A log whose output is acknowledged, lost or in use, or too small, stays as it is.
+// Output that owners have acknowledged is moved as well, also if older output of theirs was evicted,
+// between output without an owner that is in the file.
+func TestLog_Offload_Acknowledged(t *testing.T) {
+	files := newFiles(t, 64<<20, 64<<20)
+	for name, acknowledged := range map[string]func(last uint64) uint64{
+		"nothing":     func(uint64) uint64 { return 0 },
+		"a part":      func(last uint64) uint64 { return last / 2 },
+		"all of them": func(last uint64) uint64 { return last },
+	} {
+		for _, unowned := range []int{0, 100 << 10, 3 << 20} {
+			t.Run(fmt.Sprintf("%s, then %d bytes without an owner", name, unowned), func(t *testing.T) {
+				l := discardAtEnd(t, files.New(Limits{}))
+				w := l.Writer(Stdout)
+				for range 3 {
+					o := must[*Owner](t)(l.OwnAcknowledged())
+					write(t, l.Writer(Stderr), "more")
+					for range 3 {
+						flood(w, 700<<10)
+						if err := o.Acknowledge(acknowledged(l.Stats().LastSeq)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					o.Release(false)
+					writeWaiting(t, w, pattern(unowned))
+				}
+				l.AppendExited()
+				l.AppendClosed()
+				before, out, held := readAvailable(t, l, 0), l.Snapshot(Stdout), l.Stats().HeldBytes
+				l.Offload()
+				if s := l.Stats(); s.HeldBytes > 32<<10 || held < 700<<10 || s.RetainedBytes != 0 {
+					t.Errorf("it has %d bytes in memory: %+v", held, s)
+				}
+				if got := readAvailable(t, l, 0); !reflect.DeepEqual(got, before) || len(got.data) < 700<<10 {
+					t.Errorf("read %d bytes and the gaps %+v, before %d and %+v", len(got.data), got.gaps, len(before.data), before.gaps)
+				}
+				if got := l.Snapshot(Stdout); !reflect.DeepEqual(got, out) {
+					t.Errorf("its snapshot is %+v, before %+v", got, out)
+				}
+			})
+		}
+	}
+}
+
+// A log whose output is in use or too small, or whose file is full or lacks what memory has, stays
+// as it is.
 func TestLog_Offload_NotOfEveryLog(t *testing.T) {
 	files := newFiles(t, 64<<20, 64<<20)
 	running := discardAtEnd(t, files.New(Limits{}))
@@ -60,12 +105,19 @@ func TestLog_Offload_NotOfEveryLog(t *testing.T) {
 	small, _ := closedLog(t, files, 32<<10)
 	held, _ := closedLog(t, files, 1<<20)
 	must[*Owner](t)(held.Own(0)).Release(true)
-	acknowledged, _ := closedLog(t, files, 1<<20)
-	must[*Owner](t)(acknowledged.Own(2)).Release(false)
-	lost, _ := closedLog(t, newFiles(t, 1<<20, 64<<20), 5<<20)
+	full, _ := closedLog(t, newFiles(t, 1<<20, 64<<20), 5<<20)
+	failing, writes := newFiles(t, 64<<20, 64<<20), 0
+	disk := failing.writeAt
+	failing.writeAt = func(f *os.File, data []byte, offset int64) (int, error) {
+		if writes++; writes == 1 {
+			return 0, syscall.EIO
+		}
+		return disk(f, data, offset)
+	}
+	failed, _ := closedLog(t, failing, 1<<20)
 	none, _ := closedLog(t, nil, 1<<20)
 	for name, l := range map[string]*Log{
-		"running": running, "small": small, "held": held, "acknowledged": acknowledged, "lost": lost, "without files": none,
+		"running": running, "small": small, "held": held, "full": full, "failed once": failed, "without files": none,
 	} {
 		before := l.Stats()
 		l.Offload()

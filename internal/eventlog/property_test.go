@@ -3,6 +3,7 @@ package eventlog
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -517,9 +518,39 @@ func (m *machine) unwatch(t *rapid.T) {
 }
 
 // offload moves the output of a closed log to its file, which changes nothing for readers.
-func (m *machine) offload(*rapid.T) {
+func (m *machine) offload(t *rapid.T) {
+	before := m.readAll(t)
 	m.log.Offload()
 	m.offloads = m.offloads || m.log.offloaded
+	if after := m.readAll(t); m.noReads == nil && !slices.Equal(after, before) {
+		t.Fatalf("read %v, before %v", after, before)
+	}
+}
+
+// readAll returns the events and gaps from the first on, unless there are too many readers. The cause
+// of a gap is left out: only the file knows all causes.
+func (m *machine) readAll(t *rapid.T) (all []string) {
+	r, err := m.log.NewReader(0)
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	r.Borrow()
+	for {
+		b, ok, err := r.TryNext(0)
+		if !ok {
+			if err != io.EOF {
+				t.Fatal(err)
+			}
+			return all
+		}
+		if b.Gap != nil {
+			all = append(all, fmt.Sprint(b.Gap.FirstAvailableSeq, b.Gap.DroppedBytes, b.Gap.Inexact))
+		}
+		for _, e := range b.Events {
+			all = append(all, fmt.Sprintf("%+v", e))
+		}
+	}
 }
 
 // mayBorrow lets the cursor borrow, or not.

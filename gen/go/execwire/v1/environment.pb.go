@@ -456,7 +456,7 @@ type ServerLimits struct {
 	// Such records of one principal that are kept for longer than
 	// closed_process_retention, and others that keep of StartProcessRequest keeps longer.
 	UnseenProcessesPerPrincipal uint64 `protobuf:"varint,51,opt,name=unseen_processes_per_principal,json=unseenProcessesPerPrincipal,proto3" json:"unseen_processes_per_principal,omitempty"`
-	// Output per process that is kept in a file while it has no owner, in bytes. 0: none.
+	// Output per process that is kept in a file, of one without an owner and of a closed one, in bytes. 0: none.
 	OutputFileBytes uint64 `protobuf:"varint,52,opt,name=output_file_bytes,json=outputFileBytes,proto3" json:"output_file_bytes,omitempty"`
 	// Such output of all processes, in bytes. 0: none.
 	OutputFileBytesTotal uint64 `protobuf:"varint,53,opt,name=output_file_bytes_total,json=outputFileBytesTotal,proto3" json:"output_file_bytes_total,omitempty"`

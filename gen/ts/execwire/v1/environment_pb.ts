@@ -464,7 +464,7 @@ export type ServerLimits = Message<"execwire.v1.ServerLimits"> & {
   unseenProcessesPerPrincipal: bigint;
 
   /**
-   * Output per process that is kept in a file while it has no owner, in bytes. 0: none.
+   * Output per process that is kept in a file, of one without an owner and of a closed one, in bytes. 0: none.
    *
    * @generated from field: uint64 output_file_bytes = 52;
    */
