@@ -47,35 +47,35 @@ func (m *Modes) flag(number int) (mode *bool, set bool) {
 }
 
 // setPrivateMode is DECSET and DECRST.
-func (s *Screen) setPrivateMode(number int, set bool) {
-	if mode, value := s.modes.flag(number); mode != nil {
+func (t *terminal) setPrivateMode(number int, set bool) {
+	if mode, value := t.modes.flag(number); mode != nil {
 		*mode = value == set
 		return
 	}
 	switch number {
 	case 6:
-		s.cursor.origin = set
-		s.moveInRegion(0, 0)
+		t.cursor.origin = set
+		t.moveInRegion(0, 0)
 	case 9, 1000, 1002, 1003:
-		setOne(&s.modes.Mouse, uint16(number), set)
+		setOne(&t.modes.Mouse, uint16(number), set)
 	case 1005, 1006, 1015, 1016:
-		setOne(&s.modes.MouseEncoding, uint16(number), set)
+		setOne(&t.modes.MouseEncoding, uint16(number), set)
 	case 47, 1047:
-		s.showAlternate(set)
+		t.showAlternate(set)
 	case 1048:
 		if set {
-			s.save()
+			t.save()
 		} else {
-			s.restore()
+			t.restore()
 		}
 	case 1049:
 		if set {
-			s.save()
-			s.showAlternate(true)
-			s.eraseLines(0, s.rows)
+			t.save()
+			t.showAlternate(true)
+			t.eraseLines(0, t.rows)
 		} else {
-			s.showAlternate(false)
-			s.restore()
+			t.showAlternate(false)
+			t.restore()
 		}
 	}
 }

@@ -1,8 +1,8 @@
 package screen
 
 import (
-	"bytes"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxPartial is how much of a sequence is kept. Longer strings are cut, and other longer sequences have no
@@ -20,6 +20,7 @@ const (
 	otherString // DCS, SOS, PM and APC, without effect
 )
 
+// parser splits output into what the terminal executes.
 type parser struct {
 	state parserState
 	// partial is the incomplete sequence, or in the state ground the incomplete code point.
@@ -36,7 +37,7 @@ func (s *Screen) Write(output []byte) {
 	}
 	if len(output) > pendingBytes {
 		s.flush()
-		s.process(output)
+		s.parser.process(&s.terminal, output)
 		return
 	}
 	s.pending = append(s.pending, output...)
@@ -44,53 +45,54 @@ func (s *Screen) Write(output []byte) {
 
 // flush processes the output that waits.
 func (s *Screen) flush() {
-	s.process(s.pending)
+	s.parser.process(&s.terminal, s.pending)
 	s.pending = s.pending[:0]
 }
 
-func (s *Screen) process(p []byte) {
-	skipAt := len(p) // try to skip when no more is left
-	for len(p) > 0 {
-		if s.parser.state == ground && len(s.parser.partial) > 0 {
-			p = p[s.completeText(p):]
+// process gives the terminal the text, the controls and the sequences of the output.
+func (p *parser) process(t *terminal, output []byte) {
+	skipAt := len(output) // try to skip when no more is left
+	for len(output) > 0 {
+		if p.state == ground && len(p.partial) > 0 {
+			output = output[p.completeText(t, output):]
 			continue
 		}
-		if s.parser.state == ground {
-			if len(p) <= skipAt {
-				skipped, tried := s.skip(p)
+		if p.state == ground {
+			if len(output) <= skipAt {
+				skipped, tried := t.skip(output)
 				// Again after the next sequence.
-				skipAt = len(p) - max(tried, 1)
-				p = p[skipped:]
+				skipAt = len(output) - max(tried, 1)
+				output = output[skipped:]
 			}
-			if p = p[s.printText(p):]; len(p) == 0 {
+			if output = output[p.printText(t, output):]; len(output) == 0 {
 				return
 			}
-			if p[0] != '\x1b' {
-				s.control(p[0])
-				p = p[1:]
+			if output[0] != '\x1b' {
+				t.control(output[0])
+				output = output[1:]
 				continue
 			}
 		}
-		p = p[s.sequence(p):]
+		output = output[p.sequence(t, output):]
 	}
 }
 
 // sequence processes the output until a sequence is complete, and returns how much that was.
-func (s *Screen) sequence(p []byte) int {
-	if s.parser.state == ground { // most sequences are short, and whole
-		if n := wholeControlSequence(p); n > 0 {
-			s.controlSequence(p[2:n])
+func (p *parser) sequence(t *terminal, output []byte) int {
+	if p.state == ground { // most sequences are short, and whole
+		if n := wholeControlSequence(output); n > 0 {
+			t.controlSequence(output[2:n])
 			return n
 		}
 	}
-	for i, c := range p {
-		s.step(c)
-		if s.parser.state == ground {
-			s.parser.partial = s.parser.partial[:0]
+	for i, c := range output {
+		p.step(t, c)
+		if p.state == ground {
+			p.partial = p.partial[:0]
 			return i + 1
 		}
 	}
-	return len(p)
+	return len(output)
 }
 
 // wholeControlSequence returns the length of the control sequence at the start of p, or 0 if that is
@@ -111,8 +113,7 @@ func wholeControlSequence(p []byte) int {
 }
 
 // step processes a byte of a sequence.
-func (s *Screen) step(c byte) {
-	p := &s.parser
+func (p *parser) step(t *terminal, c byte) {
 	inString := p.state == osc || p.state == otherString
 	switch {
 	case c == '\x18', c == '\x1a': // CAN, SUB
@@ -120,19 +121,19 @@ func (s *Screen) step(c byte) {
 		return
 	case c == '\x1b':
 		if p.state == osc {
-			s.operatingSystemCommand(p.partial[2:])
+			t.operatingSystemCommand(p.partial[2:])
 		}
 		p.state, p.partial = escape, append(p.partial[:0], c)
 		return
 	case inString && c == '\a':
 		if p.state == osc {
-			s.operatingSystemCommand(p.partial[2:])
+			t.operatingSystemCommand(p.partial[2:])
 		}
 		p.state = ground
 		return
 	case c < ' ':
 		if !inString {
-			s.control(c)
+			t.control(c)
 		}
 		return
 	case c == '\x7f':
@@ -143,7 +144,7 @@ func (s *Screen) step(c byte) {
 	}
 	switch p.state {
 	case escape:
-		s.stepEscape(c)
+		p.stepEscape(t, c)
 	case csi, csiIgnore:
 		switch {
 		case c >= 0x80:
@@ -152,7 +153,7 @@ func (s *Screen) step(c byte) {
 			isWhole := p.state == csi && len(p.partial) < maxPartial
 			p.state = ground
 			if isWhole {
-				s.controlSequence(p.partial[2:])
+				t.controlSequence(p.partial[2:])
 			}
 		case len(p.partial) == maxPartial:
 			p.state = csiIgnore
@@ -160,8 +161,7 @@ func (s *Screen) step(c byte) {
 	}
 }
 
-func (s *Screen) stepEscape(c byte) {
-	p := &s.parser
+func (p *parser) stepEscape(t *terminal, c byte) {
 	switch {
 	case c < '0': // an intermediate byte
 		if len(p.partial) > 4 {
@@ -179,108 +179,52 @@ func (s *Screen) stepEscape(c byte) {
 		return
 	}
 	p.state = ground
-	s.escapeSequence(p.partial[1:])
+	t.escapeSequence(p.partial[1:])
 }
 
-// control executes a control of C0. NUL, BEL and others have no effect.
-func (s *Screen) control(c byte) {
-	s.last = 0
-	switch c {
-	case '\b':
-		s.moveTo(s.cursor.x-1, s.cursor.y)
-	case '\t':
-		s.tab(1)
-	case '\n', '\v', '\f':
-		s.lineFeed()
-		if s.modes.NewLine {
-			s.cursor.x = 0
+// printText prints the part of text before the first control, and returns its length. An incomplete
+// code point at the end of the text is kept for the next call.
+func (p *parser) printText(t *terminal, text []byte) int {
+	n := 0
+	for n < len(text) {
+		start := n
+		for n < len(text) && text[n] >= ' ' && text[n] < 0x7f {
+			n++
 		}
-	case '\r':
-		s.cursor.x, s.cursor.wrap = 0, false
-	case '\x0e': // SO
-		s.cursor.charset.locked = 1
-	case '\x0f': // SI
-		s.cursor.charset.locked = 0
-	}
-}
-
-// escapeSequence executes what follows ESC.
-func (s *Screen) escapeSequence(sequence []byte) {
-	s.last = 0
-	final := sequence[len(sequence)-1]
-	if len(sequence) == 2 {
-		switch sequence[0] {
-		case '(', ')', '*', '+':
-			s.designate(sequence[0]-'(', final)
-		case '-', '.', '/': // of 96 characters: none of them is supported
-			s.designate(sequence[0]-'-'+1, 'B')
-		case '#':
-			if final == '8' {
-				s.alignmentTest()
-			}
+		if n > start {
+			t.printASCII(text[start:n])
+			continue
 		}
-		return
+		if text[n] < utf8.RuneSelf {
+			return n
+		}
+		if !utf8.FullRune(text[n:]) {
+			p.partial = append(p.partial[:0], text[n:]...)
+			return len(text)
+		}
+		r, size := utf8.DecodeRune(text[n:])
+		t.printRune(r)
+		n += size
 	}
-	if len(sequence) != 1 {
-		return
-	}
-	switch final {
-	case '7':
-		s.save()
-	case '8':
-		s.restore()
-	case 'D':
-		s.lineFeed()
-	case 'E':
-		s.lineFeed()
-		s.cursor.x = 0
-	case 'H':
-		s.setTab()
-	case 'M':
-		s.reverseLineFeed()
-	case 'N', 'O': // SS2, SS3
-		s.cursor.charset.single = final - 'N' + 2
-	case 'n', 'o': // LS2, LS3
-		s.cursor.charset.locked = final - 'n' + 2
-	case '=':
-		s.modes.ApplicationKeypad = true
-	case '>':
-		s.modes.ApplicationKeypad = false
-	case 'c':
-		s.reset()
-	}
+	return n
 }
 
-func (s *Screen) designate(set, final byte) {
-	if final != '0' && final != 'A' {
-		final = 0
-	}
-	s.cursor.charset.sets[set] = final
-}
-
-// alignmentTest is DECALN.
-func (s *Screen) alignmentTest() {
-	s.top, s.bottom = 0, s.rows-1
-	for _, line := range s.lines {
-		fill(line, cell{char: 'E'})
-	}
-	s.cursor.x, s.cursor.y, s.cursor.wrap = 0, 0, false
-}
-
-const (
-	maxTitles     = 8 // that can be pushed
-	maxTitleBytes = maxPartial / 2
-)
-
-// operatingSystemCommand executes an OSC.
-func (s *Screen) operatingSystemCommand(command []byte) {
-	s.last = 0
-	number, text, found := bytes.Cut(command, []byte(";"))
-	if !found || string(number) != "0" && string(number) != "2" {
-		return
-	}
-	s.title = strings.ToValidUTF8(string(text), "�")
-	if len(s.title) > maxTitleBytes {
-		s.title = strings.ToValidUTF8(s.title[:maxTitleBytes], "")
+// completeText prints the incomplete code point of the call before with the text that follows, and
+// returns how much of that it took.
+func (p *parser) completeText(t *terminal, text []byte) int {
+	kept := len(p.partial)
+	joined := append(p.partial, text[:min(len(text), utf8.UTFMax)]...)
+	p.partial = joined[:0]
+	for at := 0; ; {
+		if at >= kept {
+			return at - kept
+		}
+		if !utf8.FullRune(joined[at:]) {
+			p.partial = append(p.partial, joined[at:]...)
+			return len(text)
+		}
+		r, size := utf8.DecodeRune(joined[at:])
+		t.printRune(r)
+		at += size
 	}
 }

@@ -51,7 +51,7 @@ func stateOf(s *Screen) fullState {
 	}
 	tabs := make([]bool, s.columns)
 	for x := range tabs {
-		tabs[x] = s.isTab(x)
+		tabs[x] = s.tabs.isSet(x)
 	}
 	return fullState{
 		Columns: s.columns, Rows: s.rows, Main: lines(s.main), Alternate: lines(s.alternate), Cursor: at(s.cursor),

@@ -72,14 +72,14 @@ func (s *Screen) Text() string {
 	return text.String()
 }
 
-func (s *Screen) text(line row) string {
+func (g *grid) text(line row) string {
 	end := len(line)
 	for end > 0 && line[end-1].char == 0 {
 		end--
 	}
 	var text strings.Builder
 	for _, c := range line[:end] {
-		s.writeChar(&text, c.char)
+		g.writeChar(&text, c.char)
 	}
 	return text.String()
 }
@@ -92,18 +92,18 @@ type charWriter interface {
 }
 
 // writeChar writes the text of a cell.
-func (s *Screen) writeChar(to charWriter, char rune) {
+func (g *grid) writeChar(to charWriter, char rune) {
 	switch {
 	case char == 0:
 		_ = to.WriteByte(' ')
 	case char >= firstCluster:
-		_, _ = to.WriteString(s.clusters[char-firstCluster])
+		_, _ = to.WriteString(g.clusters[char-firstCluster])
 	case char != wideTail:
 		_, _ = to.WriteRune(char)
 	}
 }
 
-func (s *Screen) runs(line row) (runs []Run) {
+func (g *grid) runs(line row) (runs []Run) {
 	for len(line) > 0 && line[len(line)-1] == (cell{}) {
 		line = line[:len(line)-1]
 	}
@@ -111,9 +111,9 @@ func (s *Screen) runs(line row) (runs []Run) {
 		var text strings.Builder
 		end := x
 		for ; end < len(line) && line[end].pen == line[x].pen; end++ {
-			s.writeChar(&text, line[end].char)
+			g.writeChar(&text, line[end].char)
 		}
-		runs = append(runs, Run{Text: text.String(), Style: s.pens.style(line[x].pen)})
+		runs = append(runs, Run{Text: text.String(), Style: g.pens.style(line[x].pen)})
 		x = end
 	}
 	return runs

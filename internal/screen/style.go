@@ -108,16 +108,16 @@ const (
 )
 
 // penFor returns the number of a style. If there are too many the style is the default one.
-func (s *Screen) penFor(style Style) uint16 {
+func (g *grid) penFor(style Style) uint16 {
 	if style == (Style{}) {
 		return 0
 	}
-	p := &s.pens
+	p := &g.pens
 	if pen, ok := p.index[style]; ok {
 		return pen
 	}
 	if len(p.list) >= max(p.limit, minPens) {
-		s.removeUnusedPens()
+		g.removeUnusedPens()
 	}
 	if len(p.list) == maxPens {
 		return 0
@@ -132,30 +132,30 @@ func (s *Screen) penFor(style Style) uint16 {
 
 // removeUnusedPens numbers the styles anew. Its time is that of all cells, so the number of new styles
 // before the next call is in proportion to them.
-func (s *Screen) removeUnusedPens() {
-	old := s.pens.list
-	s.pens = palette{index: map[Style]uint16{}}
+func (g *grid) removeUnusedPens() {
+	old := g.pens.list
+	g.pens = palette{index: map[Style]uint16{}}
 	numbers := make([]uint16, len(old)+1)
 	renumber := func(pen *uint16) {
 		if *pen == 0 {
 			return
 		}
 		if numbers[*pen] == 0 {
-			s.pens.list = append(s.pens.list, old[*pen-1])
-			numbers[*pen] = uint16(len(s.pens.list))
-			s.pens.index[old[*pen-1]] = numbers[*pen]
+			g.pens.list = append(g.pens.list, old[*pen-1])
+			numbers[*pen] = uint16(len(g.pens.list))
+			g.pens.index[old[*pen-1]] = numbers[*pen]
 		}
 		*pen = numbers[*pen]
 	}
-	s.eachCell(func(c *cell) { renumber(&c.pen) })
-	renumber(&s.cursor.pen)
-	renumber(&s.saved[0].pen)
-	renumber(&s.saved[1].pen)
-	s.pens.limit = min(len(s.pens.list)+max(minPens, s.columns*s.rows/8), maxPens)
+	g.eachCell(func(c *cell) { renumber(&c.pen) })
+	renumber(&g.cursor.pen)
+	renumber(&g.saved[0].pen)
+	renumber(&g.saved[1].pen)
+	g.pens.limit = min(len(g.pens.list)+max(minPens, g.columns*g.rows/8), maxPens)
 }
 
-func (s *Screen) eachCell(do func(*cell)) {
-	for _, lines := range [][]row{s.main, s.alternate} {
+func (g *grid) eachCell(do func(*cell)) {
+	for _, lines := range [][]row{g.main, g.alternate} {
 		for _, line := range lines {
 			for x := range line {
 				do(&line[x])
@@ -168,32 +168,32 @@ func (s *Screen) eachCell(do func(*cell)) {
 const maxClusterBytes = 32
 
 // combine adds a code point without a width to the character at a cell.
-func (s *Screen) combine(c *cell, r rune) {
+func (g *grid) combine(c *cell, r rune) {
 	if c.char < firstCluster {
 		base := string(c.char)
 		if c.char == 0 {
 			base = " "
 		}
-		if len(s.clusters) >= 64 && len(s.clusters) == cap(s.clusters) {
-			s.removeUnusedClusters()
+		if len(g.clusters) >= 64 && len(g.clusters) == cap(g.clusters) {
+			g.removeUnusedClusters()
 		}
-		s.clusters = append(s.clusters, base+string(r))
-		c.char = firstCluster + rune(len(s.clusters)-1)
+		g.clusters = append(g.clusters, base+string(r))
+		c.char = firstCluster + rune(len(g.clusters)-1)
 		return
 	}
-	if text := &s.clusters[c.char-firstCluster]; len(*text) < maxClusterBytes {
+	if text := &g.clusters[c.char-firstCluster]; len(*text) < maxClusterBytes {
 		*text += string(r)
 	}
 }
 
 // removeUnusedClusters leaves as much free capacity as there are clusters.
-func (s *Screen) removeUnusedClusters() {
+func (g *grid) removeUnusedClusters() {
 	var used []string
-	s.eachCell(func(c *cell) {
+	g.eachCell(func(c *cell) {
 		if c.char >= firstCluster {
-			used = append(used, s.clusters[c.char-firstCluster])
+			used = append(used, g.clusters[c.char-firstCluster])
 			c.char = firstCluster + rune(len(used)-1)
 		}
 	})
-	s.clusters = slices.Grow(slices.Clip(used), max(64, len(used), s.columns*s.rows/8))
+	g.clusters = slices.Grow(slices.Clip(used), max(64, len(used), g.columns*g.rows/8))
 }
