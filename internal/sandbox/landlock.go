@@ -104,15 +104,13 @@ func (e *landlock) wrap(p Program, l *launch) (Program, error) {
 }
 
 // restrictSelf adds calls that enforce an open ruleset and a filter. The filter is
-// last, because it refuses some of the other calls.
+// last, because it refuses some of the other calls. Nobody needs the bounding set to be empty: with
+// no_new_privs, which cannot be unset, execve adds nothing to the empty sets, for root neither.
 func (p *childCalls) restrictSelf(rules int, filter []byte) {
 	p.describe("", "descriptors cannot be closed")
 	p.call(unix.SYS_CLOSE_RANGE, literal(rules), literal(math.MaxInt32), literal(unix.CLOSE_RANGE_CLOEXEC))
 	p.describe("", "privileges cannot be given up")
 	p.call(unix.SYS_PRCTL, literal(unix.PR_SET_NO_NEW_PRIVS), literal(1))
-	for capability := range maxCapabilities {
-		p.callOptional(unix.SYS_PRCTL, literal(unix.PR_CAPBSET_DROP), literal(capability)) // fails without privileges, where no_new_privs is enough
-	}
 	p.call(unix.SYS_PRCTL, literal(unix.PR_CAP_AMBIENT), literal(unix.PR_CAP_AMBIENT_CLEAR_ALL))
 	p.call(unix.SYS_CAPSET, p.words(unix.LINUX_CAPABILITY_VERSION_3), p.words(0, 0, 0)) // of this process; empty sets
 	p.describe("", "Landlock's rules cannot be enforced")
@@ -121,9 +119,6 @@ func (p *childCalls) restrictSelf(rules int, filter []byte) {
 	code := p.point(filter)
 	p.call(unix.SYS_SECCOMP, literal(unix.SECCOMP_SET_MODE_FILTER), literal(0), p.words(uint64(len(filter)/unix.SizeofSockFilter), uint64(code.value)))
 }
-
-// maxCapabilities is at least the number of capabilities of any kernel.
-const maxCapabilities = 64
 
 // ruleset creates the ruleset of one program.
 func (e *landlock) ruleset(p Program) (int, error) {
@@ -253,19 +248,15 @@ func (e *landlock) grantProcess(rules int, p Program) error {
 	return nil
 }
 
-// addRule grants the rights that apply to an open file.
+// addRule grants the rights that apply to an open file: some do only to directories.
 func addRule(rules, file int, rights uint64) error {
-	var stat unix.Stat_t
-	if err := unix.Fstat(file, &stat); err != nil {
-		return err
-	}
-	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
-		rights &= landlockFile
-	}
 	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(file)}
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH,
 		uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
-	if errno != 0 {
+	switch {
+	case errno == unix.EINVAL && rights&^landlockFile != 0:
+		return addRule(rules, file, rights&landlockFile)
+	case errno != 0:
 		return errno
 	}
 	return nil

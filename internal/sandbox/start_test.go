@@ -80,7 +80,7 @@ func TestStart_ProcessState_IsOrdinary(t *testing.T) {
 		status, _ := runProgram(t, sandboxes, plan, Program{Path: "/bin/cat", Argv: []string{"cat", "/proc/self/status"}, Dir: "/"})
 		for name, value := range map[string]string{
 			"SigBlk": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2", "CapPrm": "0000000000000000",
-			"CapEff": "0000000000000000", "CapBnd": "0000000000000000", "CapAmb": "0000000000000000",
+			"CapEff": "0000000000000000", "CapInh": "0000000000000000", "CapAmb": "0000000000000000",
 		} {
 			if line := name + ":\t" + value + "\n"; !strings.Contains(status, line) {
 				t.Errorf("no line %q in %s", line, status)

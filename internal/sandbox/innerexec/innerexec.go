@@ -59,11 +59,9 @@ const (
 	sysCloseRange      = 436
 	closeRangeCloexec  = 4
 	prSetNoNewPrivs    = 38
-	prCapBSetDrop      = 24
 	prCapAmbient       = 47
 	capAmbientClearAll = 4
 	capabilityVersion3 = 0x20080522
-	maxCapabilities    = 64
 	maxSignal          = 64
 	sigSetMask         = 2
 	signalSetBytes     = 8
@@ -146,14 +144,11 @@ func resetSignals() syscall.Errno {
 	return call4(syscall.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&mask)), 0, signalSetBytes)
 }
 
-// dropPrivileges drops all capabilities, those of the bounding set included, and sets
-// no_new_privs.
+// dropPrivileges drops all capabilities, and sets no_new_privs, with which execve adds none, for
+// root neither.
 func dropPrivileges() syscall.Errno {
 	if errno := call4(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0); errno != 0 {
 		return errno
-	}
-	for capability := range uintptr(maxCapabilities) {
-		_ = call(syscall.SYS_PRCTL, prCapBSetDrop, capability, 0) // fails without privileges, where no_new_privs is enough
 	}
 	if errno := call4(syscall.SYS_PRCTL, prCapAmbient, capAmbientClearAll, 0, 0); errno != 0 {
 		return errno
