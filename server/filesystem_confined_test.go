@@ -338,6 +338,36 @@ func TestConfinedFiles_LinksAndProc_DoNotEscape(t *testing.T) {
 	})
 }
 
+// What may read everything is not the server: it has neither its memory nor its privileges. So such
+// calls are confined, too: see docs/decisions/0016-confined-reading.md.
+func TestConfinedFiles_ReadingEverything_IsNotReadingAsTheServer(t *testing.T) {
+	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
+		_, work, outside := makeWorkplace(t)
+		f := newFixture(t, withSandboxes(sandboxes))
+		read := func(path string, policy *execwirev1.SandboxPolicy) error {
+			_, err := f.files.ReadFile(f.ctx, &execwirev1.ReadFileRequest{Path: path, Sandbox: policy})
+			return err
+		}
+		if err := read(outside+"/file", policyOf("/")); err != nil {
+			t.Error(err)
+		}
+		server := "/proc/" + strconv.Itoa(os.Getpid())
+		refused := []string{server + "/environ", server + "/maps", server + "/root" + work + "/file"}
+		if os.Getuid() == 0 {
+			if err := errors.Join(os.Chown(work+"/file", 1, 1), os.Chmod(work+"/file", 0o400)); err != nil {
+				t.Fatal(err)
+			}
+			refused = append(refused, work+"/file")
+		}
+		for _, path := range refused {
+			if err := read(path, nil); err != nil {
+				t.Errorf("the server cannot read %s: %v", path, err)
+			}
+			expectRefused(t, "read "+path, read(path, policyOf("/")))
+		}
+	})
+}
+
 // Only bubblewrap can protect repositories. Writes fail like on a read-only file system.
 func TestConfinedFiles_RepositoryMetadata_IsReadOnly(t *testing.T) {
 	_, work, _ := makeWorkplace(t)
