@@ -7,30 +7,16 @@ import "sync"
 // has no goroutines, and its memory goes with the last reference to it. Its file, if it
 // has one, goes with Discard: only Writer.WaitSpace, the cursors and Discard use the disk.
 type Log struct {
-	limits Limits // as WithDefaults returned them
-
-	mu sync.Mutex
-
-	// Events and their memory, guarded by mu.
-	records       deque
-	evictedExit   record // the exited event, once output after it was evicted
-	exitedSeq     uint64 // 0: has not exited
-	closedSeq     uint64 // 0: not closed
-	streams       [streamEnd]*stream
-	totalBytes    uint64 // ever appended, all streams
-	time          int64  // of the last output, Unix time in ns
-	retainedBytes int
-	outputs       int // retained output events
-	blocks        blocks
-	batchBytes    int // event slices of cursors
+	mu         sync.Mutex
+	memoryTier     // guarded by mu, but for limits, which do not change
+	batchBytes int // event slices of cursors; guarded by mu
 
 	// Ownership and window, guarded by mu. The log is owned if there is an owner and
 	// the window is paced, held if only the latter, and was freed if only the former.
 	owner  *Owner
 	window window
 
-	tier      fileTier
-	offloaded bool // all output is in the file, and none is retained; guarded by mu
+	tier fileTier
 
 	// Cursors and waiters, guarded by mu.
 	observers int
@@ -46,8 +32,9 @@ func New(limits Limits) *Log { return (*Files)(nil).New(limits) }
 // New returns an empty log whose second tier is one of the files. A log that has had output
 // ends with Discard.
 func (f *Files) New(limits Limits) *Log {
-	l := &Log{limits: limits.WithDefaults(), tier: fileTier{files: f}}
-	l.window = window{limits: &l.limits, paced: limits.Held, acked: position{next: 1}}
+	l := &Log{memoryTier: memoryTier{limits: limits.WithDefaults()}}
+	l.tier.files, l.tier.mu = f, &l.mu
+	l.window = window{memory: &l.memoryTier, paced: limits.Held, acked: position{next: 1}}
 	l.blocks.spareSize = l.limits.largestBlock()
 	l.records.first, l.records.end = 1, 1
 	return l
@@ -84,41 +71,4 @@ func (l *Log) AppendClosed() uint64 {
 	l.blocks.dropSpare()
 	l.settle()
 	return l.closedSeq
-}
-
-// stream returns the state of a stream, made on first use.
-func (l *Log) stream(id Stream) *stream {
-	if id == 0 || id >= streamEnd {
-		panic("eventlog: unknown " + id.String())
-	}
-	if l.streams[id] == nil {
-		l.streams[id] = &stream{id: id}
-	}
-	return l.streams[id]
-}
-
-func (l *Log) push(r record) uint64 {
-	if l.closedSeq != 0 {
-		panic("eventlog: appended after closed")
-	}
-	l.records.push(r)
-	return l.records.end - 1
-}
-
-// appendOutput adds one event for n bytes of b, at most one chunk.
-func (l *Log) appendOutput(s *stream, b *block, start, n int) {
-	l.push(record{
-		blk: b, start: uint32(start), n: uint16(n),
-		offset: s.total, before: l.totalBytes, time: l.time,
-		kind: Output, stream: s.id,
-	})
-	b.refs++
-	s.total += uint64(n)
-	l.totalBytes += uint64(n)
-	l.retainedBytes += n
-	l.outputs++
-	s.retainEnds(&l.blocks, b, start, n, l.limits.SnapshotBytes)
-	if l.window.paced {
-		l.window.countUnacked(s, n, 1)
-	}
 }

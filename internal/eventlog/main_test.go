@@ -144,6 +144,9 @@ func (l *Log) Append(id Stream, data []byte) {
 		b := l.blocks.alloc(n)
 		b.used = copy(b.buf, data[:n])
 		l.appendOutput(s, b, 0, n)
+		if l.window.paced {
+			l.window.countUnacked(s, n, 1)
+		}
 		l.blocks.unref(b)
 		data = data[n:]
 		l.settle()

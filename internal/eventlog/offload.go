@@ -23,17 +23,21 @@ func (l *Log) Offload() {
 	needed := l.offloadSize()
 	if needed > 0 {
 		t.users++
-		defer l.releaseFile()
+		defer func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			t.release()
+		}()
 	}
 	l.mu.Unlock()
-	if needed == 0 || !l.reserveFile(needed) {
+	if needed == 0 || !t.reserve(needed) {
 		return
 	}
 	end, err := l.saveRest()
 	if err != nil {
 		t.files.noteWritten(err) // what memory has stays there
 	}
-	l.resizeFile(end - t.size)
+	t.resize(end - t.size)
 }
 
 // offloadSize returns the bytes that the file needs for what only memory has; 0: there is too
@@ -71,29 +75,15 @@ func (t *fileTier) isCompleteFrom(p position) bool {
 	return true
 }
 
-// hasUnsaved reports whether there is output that the file does not have. Log.mu is held.
-func (l *Log) hasUnsaved() bool {
-	return !l.tier.discarded && l.totalBytes > l.after(l.unsaved()-1).before
-}
-
-// reserveFile makes the file so large that size bytes follow the latest block, if the limits and
-// the disk permit. l.tier.writing is held.
-func (l *Log) reserveFile(size int64) bool {
-	if err := l.openFile(); err != nil {
-		return false
-	}
-	_, _ = l.growFile(size)
-	return l.tier.ringEnd+size <= l.tier.size
-}
-
 // saveRest writes what the file does not have, and evicts it. It returns the end of the file.
 // l.tier.writing is held.
 func (l *Log) saveRest() (end int64, err error) {
 	t := &l.tier
 	buf := fileBuffers.Get().(*[maxFileBlock]byte)
 	defer fileBuffers.Put(buf)
-	for block, data := l.takeFileBlock(buf[:0], l.hasUnsaved); block != nil; block, data = l.takeFileBlock(buf[:0], l.hasUnsaved) {
-		if err := l.writeFileBlock(block, data); err != nil {
+	hasUnsaved := func() bool { return !t.discarded && l.totalBytes > l.after(l.unsaved()-1).before }
+	for block, data := l.takeFileBlock(buf[:0], hasUnsaved); block != nil; block, data = l.takeFileBlock(buf[:0], hasUnsaved) {
+		if err := t.write(block, data); err != nil {
 			return t.ringEnd, err
 		}
 		l.saved(block, nil)
@@ -146,19 +136,17 @@ func (s *stream) dropEnds(a *blocks) {
 
 // loaded returns a stream with its ends. It reads them from the file if they are there, and unlocks
 // Log.mu, which is held, in the meantime. If the file cannot be read they are missing.
-func (l *Log) loaded(s *stream) *stream {
-	t := &l.tier
+func (t *fileTier) loaded(s *stream) *stream {
 	if s.ends == (ends{}) || t.file == nil {
 		return s
 	}
 	file, at := t.file, s.ends
 	t.users++
-	l.mu.Unlock()
+	t.mu.Unlock()
 	b := &block{buf: make([]byte, at.head+at.tail)}
 	_, err := t.files.readAt(file, b.buf, at.offset)
-	l.mu.Lock()
-	t.users--
-	l.closeFile()
+	t.mu.Lock()
+	t.release()
 	if err != nil {
 		return s
 	}
@@ -167,12 +155,4 @@ func (l *Log) loaded(s *stream) *stream {
 		head: []span{{b, 0, at.head}}, headBytes: at.head,
 		tail: []span{{b, at.head, at.head + at.tail}}, tailBytes: at.tail,
 	}
-}
-
-// releaseFile ends a use of the file.
-func (l *Log) releaseFile() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tier.users--
-	l.closeFile()
 }

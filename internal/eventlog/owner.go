@@ -37,7 +37,7 @@ func (l *Log) own(afterSeq uint64) (*Owner, error) {
 	l.owners++
 	l.owner = &Owner{cursor{owns: true}}
 	l.owner.begin(l, afterSeq)
-	l.startWindow(l.owner.pos)
+	l.window.start(l.owner.pos)
 	l.settle()
 	return l.owner, nil
 }
@@ -69,7 +69,7 @@ func (o *Owner) Acknowledge(seq uint64) error {
 		return errFuture(seq, l.lastSeq())
 	}
 	if l.window.paced && seq >= l.window.acked.next {
-		l.acknowledge(l.after(seq))
+		l.window.acknowledge(l.after(seq))
 		l.settle()
 	}
 	return nil
@@ -88,7 +88,7 @@ func (o *Owner) Release(hold bool) {
 		o.failed = ErrClosed
 		l.owner = nil
 		if !hold {
-			l.stopWindow()
+			l.window.stop()
 		}
 	}
 	o.detach()
@@ -101,6 +101,6 @@ func (o *Owner) Release(hold bool) {
 func (l *Log) Free() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stopWindow()
+	l.window.stop()
 	l.settle()
 }

@@ -49,6 +49,7 @@ func (l *Log) NewReader(afterSeq uint64) (*Reader, error) {
 
 func (r *cursor) begin(l *Log, afterSeq uint64) {
 	r.log, r.pos = l, l.after(afterSeq)
+	l.tier.users++
 	r.waiter.ready = func() bool { return r.failed != nil || r.pos.next < l.records.end }
 }
 
@@ -65,7 +66,7 @@ func (r *cursor) Next(ctx context.Context, maxBytes int) (Batch, error) {
 		if ok || err != nil {
 			return batch, err
 		}
-		if err := r.log.await(ctx, &r.log.readers, &r.waiter); err != nil {
+		if err := r.log.readers.await(ctx, &r.waiter, &r.log.mu); err != nil {
 			return Batch{}, err
 		}
 	}
@@ -329,5 +330,5 @@ func (r *cursor) detach() {
 	} else {
 		r.log.observers--
 	}
-	r.log.closeFile()
+	r.log.tier.release()
 }

@@ -12,7 +12,9 @@ func (l *Log) RetainedOutput() iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		var batch [retainedBatch]Event
 		for next, n := uint64(0), retainedBatch; n == retainedBatch; {
+			l.mu.Lock()
 			n, next = l.retainedFrom(next, &batch)
+			l.mu.Unlock()
 			for _, e := range batch[:n] {
 				if e.Kind == Output && !yield(e) {
 					return
@@ -23,11 +25,9 @@ func (l *Log) RetainedOutput() iter.Seq[Event] {
 }
 
 // retainedFrom copies events from a seq on. Their data stays valid without a pin.
-func (l *Log) retainedFrom(seq uint64, batch *[retainedBatch]Event) (n int, next uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for seq = max(seq, l.records.first); seq < l.records.end && n < len(batch); seq++ {
-		batch[n] = l.records.at(seq).share(seq)
+func (m *memoryTier) retainedFrom(seq uint64, batch *[retainedBatch]Event) (n int, next uint64) {
+	for seq = max(seq, m.records.first); seq < m.records.end && n < len(batch); seq++ {
+		batch[n] = m.records.at(seq).share(seq)
 		n++
 	}
 	return n, seq

@@ -31,7 +31,7 @@ func (l *Log) view(id Stream) view {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.streams[id]; s != nil {
-		return l.loaded(s).view(l.limits.SnapshotBytes)
+		return l.tier.loaded(s).view(l.limits.SnapshotBytes)
 	}
 	return view{}
 }

@@ -86,7 +86,7 @@ func (l *Log) State() *State {
 	}
 	for _, s := range l.streams {
 		if s != nil {
-			state.Streams = append(state.Streams, l.loaded(s).state(retained[s.id], l.limits.SnapshotBytes))
+			state.Streams = append(state.Streams, l.tier.loaded(s).state(retained[s.id], l.limits.SnapshotBytes))
 		}
 	}
 	if l.tier.file != nil {
@@ -172,46 +172,46 @@ func (f *Files) Restore(state *State) (*Log, error) {
 	}
 	l.window.acked = position{next: state.Acknowledged + 1, before: state.AcknowledgedBytes, inexact: state.Inexact}
 	if state.Held {
-		l.startWindow(l.window.acked)
+		l.window.start(l.window.acked)
 	}
 	l.settle()
 	return l, nil
 }
 
-func (l *Log) restore(state *State) error {
-	runs := runsOf(state.Events, l.limits.largestBlock())
+func (m *memoryTier) restore(state *State) error {
+	runs := runsOf(state.Events, m.limits.largestBlock())
 	closed := len(state.Events) > 0 && state.Events[len(state.Events)-1].Kind == Closed
 	for _, saved := range state.Streams {
-		if saved.Stream == 0 || saved.Stream >= streamEnd || l.streams[saved.Stream] != nil {
+		if saved.Stream == 0 || saved.Stream >= streamEnd || m.streams[saved.Stream] != nil {
 			return fmt.Errorf("%v is unknown or occurs twice", saved.Stream)
 		}
 		retained := uint64(0)
 		for _, n := range runs[saved.Stream] {
 			retained += uint64(n)
 		}
-		if err := l.stream(saved.Stream).restoreEvicted(&l.blocks, saved, retained, l.limits.SnapshotBytes, closed); err != nil {
+		if err := m.stream(saved.Stream).restoreEvicted(&m.blocks, saved, retained, m.limits.SnapshotBytes, closed); err != nil {
 			return err
 		}
-		l.totalBytes += saved.Total - retained
+		m.totalBytes += saved.Total - retained
 	}
 	for i, e := range state.Events {
 		if i == 0 {
-			l.records.first, l.records.end = e.Seq, e.Seq
+			m.records.first, m.records.end = e.Seq, e.Seq
 		}
-		if e.Seq == 0 || e.Seq != l.records.end {
-			return fmt.Errorf("event %d follows event %d", e.Seq, l.lastSeq())
+		if e.Seq == 0 || e.Seq != m.records.end {
+			return fmt.Errorf("event %d follows event %d", e.Seq, m.lastSeq())
 		}
-		if err := l.restoreEvent(e, &runs[e.Stream%streamEnd]); err != nil {
+		if err := m.restoreEvent(e, &runs[e.Stream%streamEnd]); err != nil {
 			return err
 		}
 	}
-	for _, s := range l.streams {
+	for _, s := range m.streams {
 		if s != nil {
-			s.dropBlock(&l.blocks)
+			s.dropBlock(&m.blocks)
 		}
 	}
-	if state.Acknowledged > l.lastSeq() {
-		return errFuture(state.Acknowledged, l.lastSeq())
+	if state.Acknowledged > m.lastSeq() {
+		return errFuture(state.Acknowledged, m.lastSeq())
 	}
 	return nil
 }
@@ -260,30 +260,30 @@ func runsOf(events []Event, block int) (runs [streamEnd][]int) {
 
 // restoreEvent appends an event. The first of runs is the size of the next block of its
 // stream.
-func (l *Log) restoreEvent(e Event, runs *[]int) error {
+func (m *memoryTier) restoreEvent(e Event, runs *[]int) error {
 	var s *stream
 	if e.Stream < streamEnd {
-		s = l.streams[e.Stream]
+		s = m.streams[e.Stream]
 	}
 	switch {
-	case l.closedSeq != 0:
-	case e.Kind == Exited && l.exitedSeq == 0:
-		l.exitedSeq = l.push(record{kind: Exited, before: l.totalBytes})
+	case m.closedSeq != 0:
+	case e.Kind == Exited && m.exitedSeq == 0:
+		m.exitedSeq = m.push(record{kind: Exited, before: m.totalBytes})
 		return nil
-	case e.Kind == Closed && l.exitedSeq != 0:
-		l.closedSeq = l.push(record{kind: Closed, before: l.totalBytes})
-		l.blocks.dropSpare()
+	case e.Kind == Closed && m.exitedSeq != 0:
+		m.closedSeq = m.push(record{kind: Closed, before: m.totalBytes})
+		m.blocks.dropSpare()
 		return nil
-	case e.Kind == Output && s != nil && e.Offset == s.total && e.UnixNano >= l.time && 0 < len(e.Data) && len(e.Data) <= MaxChunkBytes:
+	case e.Kind == Output && s != nil && e.Offset == s.total && e.UnixNano >= m.time && 0 < len(e.Data) && len(e.Data) <= MaxChunkBytes:
 		if s.cur == nil || s.cur.free() == 0 {
-			s.dropBlock(&l.blocks)
-			s.cur = l.blocks.alloc((*runs)[0])
+			s.dropBlock(&m.blocks)
+			s.cur = m.blocks.alloc((*runs)[0])
 			*runs = (*runs)[1:]
 		}
 		start := s.cur.used
 		s.cur.used += copy(s.cur.buf[start:], e.Data)
-		l.time = e.UnixNano
-		l.appendOutput(s, s.cur, start, len(e.Data))
+		m.time = e.UnixNano
+		m.appendOutput(s, s.cur, start, len(e.Data))
 		return nil
 	}
 	return fmt.Errorf("event %d cannot be %v of %d bytes at %d of %v", e.Seq, e.Kind, len(e.Data), e.Offset, e.Stream)

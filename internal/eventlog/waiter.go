@@ -3,6 +3,7 @@ package eventlog
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/execwire/execwire/internal/notify"
 )
@@ -57,15 +58,15 @@ func (ws *waiters) remove(w *waiter) {
 	w.wake.Clear()
 }
 
-// await blocks until w, which is on the list, is woken.
-func (l *Log) await(ctx context.Context, list *waiters, w *waiter) error {
+// await blocks until w, which is on the list, is woken. Log.mu, which is mu, is not held.
+func (ws *waiters) await(ctx context.Context, w *waiter, mu *sync.Mutex) error {
 	select {
 	case <-w.wake.C():
 		return nil
 	case <-ctx.Done():
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		list.remove(w)
+		mu.Lock()
+		defer mu.Unlock()
+		ws.remove(w)
 		return context.Cause(ctx)
 	}
 }

@@ -3,7 +3,7 @@ package eventlog
 // window bounds the output that is unacknowledged or that writers may be reading.
 // Guarded by Log.mu.
 type window struct {
-	limits *Limits // of the log
+	memory *memoryTier // of the log
 	// paced is set while the window applies: the log has an owner, or is held for the
 	// next one. Unacknowledged output is only counted then.
 	paced bool
@@ -28,7 +28,7 @@ func (w *window) space(s *stream) (bytes, events int) {
 	if !w.paced {
 		return plenty, plenty
 	}
-	most, mostEvents := w.limits.WindowBytes, w.limits.RetainedEvents
+	most, mostEvents := w.memory.limits.WindowBytes, w.memory.limits.RetainedEvents
 	bytes = min(most-w.unackedBytes-w.reservedBytes,
 		w.share(most)-s.unackedBytes-s.reservedBytes)
 	events = min(mostEvents-w.unackedEvents-w.reservedEvents,
@@ -38,7 +38,7 @@ func (w *window) space(s *stream) (bytes, events int) {
 
 func (w *window) hasSpace(s *stream) bool {
 	bytes, events := w.space(s)
-	return bytes >= w.limits.minSpace() && events > 0
+	return bytes >= w.memory.limits.minSpace() && events > 0
 }
 
 // share is the part of a limit that one stream may use. With several writers it is so
@@ -65,46 +65,46 @@ func (w *window) countUnacked(s *stream, bytes, events int) {
 	w.unackedEvents += events
 }
 
-// startWindow makes p the end of what was acknowledged. It visits every event after
+// start makes p the end of what was acknowledged. It visits every event after
 // p, so it is for taking over and not for acknowledging.
-func (l *Log) startWindow(p position) {
-	l.stopWindow()
-	l.window.paced, l.window.acked = true, p
-	l.countFrom(p.next, l.records.end, 1)
+func (w *window) start(p position) {
+	w.stop()
+	w.paced, w.acked = true, p
+	w.count(p.next, w.memory.records.end, 1)
 }
 
-func (l *Log) stopWindow() {
-	if l.window.lent {
-		l.shareUnacknowledged()
+func (w *window) stop() {
+	if w.lent {
+		w.shareUnacknowledged()
 	}
-	l.window.paced = false
-	for _, s := range l.streams {
+	w.paced = false
+	for _, s := range w.memory.streams {
 		if s != nil {
-			l.window.countUnacked(s, -s.unackedBytes, -s.unackedEvents)
+			w.countUnacked(s, -s.unackedBytes, -s.unackedEvents)
 		}
 	}
 }
 
 // shareUnacknowledged keeps what is lent from being used again: nothing protects it any more.
-func (l *Log) shareUnacknowledged() {
-	l.window.lent = false
-	for seq := max(l.window.acked.next, l.records.first); seq < l.records.end; seq++ {
-		l.records.at(seq).share(seq)
+func (w *window) shareUnacknowledged() {
+	w.lent = false
+	for seq := max(w.acked.next, w.memory.records.first); seq < w.memory.records.end; seq++ {
+		w.memory.records.at(seq).share(seq)
 	}
 }
 
 // acknowledge moves the window's start forward to p.
-func (l *Log) acknowledge(p position) {
-	l.countFrom(l.window.acked.next, p.next, -1)
-	l.window.acked = p
+func (w *window) acknowledge(p position) {
+	w.count(w.acked.next, p.next, -1)
+	w.acked = p
 }
 
-// countFrom adds the retained output with from <= seq < end to what is
+// count adds the retained output with from <= seq < end to what is
 // unacknowledged, or with a sign of -1 subtracts it.
-func (l *Log) countFrom(from, end uint64, sign int) {
-	for seq := max(from, l.records.first); seq < end; seq++ {
-		if r := l.records.at(seq); r.kind == Output {
-			l.window.countUnacked(l.streams[r.stream], sign*int(r.n), sign)
+func (w *window) count(from, end uint64, sign int) {
+	for seq := max(from, w.memory.records.first); seq < end; seq++ {
+		if r := w.memory.records.at(seq); r.kind == Output {
+			w.countUnacked(w.memory.streams[r.stream], sign*int(r.n), sign)
 		}
 	}
 }

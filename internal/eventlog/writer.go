@@ -82,6 +82,9 @@ func (w *Writer) Commit(n int, at time.Time) {
 	for left := n; left > 0; {
 		chunk := min(left, l.limits.chunkBytes())
 		l.appendOutput(s, s.cur, s.cur.used, chunk)
+		if l.window.paced {
+			l.window.countUnacked(s, chunk, 1)
+		}
 		s.cur.used += chunk
 		left -= chunk
 	}
@@ -106,7 +109,7 @@ func (w *Writer) WaitSpace(ctx context.Context) error {
 		}
 		l.writers.add(&w.waiter)
 		l.mu.Unlock()
-		if err := l.await(ctx, &l.writers, &w.waiter); err != nil {
+		if err := l.writers.await(ctx, &w.waiter, &l.mu); err != nil {
 			return err
 		}
 	}
