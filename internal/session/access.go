@@ -64,20 +64,6 @@ func (r *Registry) Open(principal, id string, access Access) (*Session, error) {
 	return s, nil
 }
 
-// find returns a leased session and the access of the principal.
-func (r *Registry) find(principal, id string) (*Session, Access) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.leased[id]
-	switch {
-	case s == nil:
-		return nil, AccessNone
-	case s.principal == principal:
-		return s, AccessOwner
-	}
-	return s, s.grants[principal]
-}
-
 // Info describes the session for the principal. It never blocks.
 func (s *Session) Info(principal string) Info {
 	t := s.lease.terms()
@@ -136,21 +122,4 @@ func (r *Registry) Grant(principal, id, to string, access Access) (Info, error) 
 		return Info{}, err
 	}
 	return s.Info(principal), nil
-}
-
-func (r *Registry) grant(s *Session, to string, access Access) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch _, has := s.grants[to]; {
-	case access == AccessNone:
-		delete(s.grants, to)
-		return nil
-	case !has && len(s.grants) >= MaxGrants:
-		return &Error{Kind: TooManyGrants, Subject: s.id, Limit: MaxGrants}
-	}
-	if s.grants == nil {
-		s.grants = make(map[string]Access)
-	}
-	s.grants[to] = min(access, AccessWrite)
-	return nil
 }

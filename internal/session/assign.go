@@ -13,7 +13,7 @@ import (
 func (p *Process) assignOwner() {
 	s := p.session
 	switch {
-	case s.lease == nil || s.over || p.allAcknowledged():
+	case s.lease == nil || s.over || allAcknowledged(p.Log()):
 		p.releaseOwner(currentOwner{}, false)
 	case s.feed == nil && s.whenDetached == WhenDetachedDiscardOldest:
 		p.releaseOwner(currentOwner{state: sessionDetached}, false)
@@ -41,10 +41,9 @@ func (p *Process) addToFeed(afterSeq *uint64) error {
 	return nil
 }
 
-// allAcknowledged reports whether the process has closed and all its events were
-// acknowledged. session.mu is held.
-func (p *Process) allAcknowledged() bool {
-	stats := p.Log().Stats()
+// allAcknowledged reports whether a log is closed and all its events were acknowledged.
+func allAcknowledged(log *eventlog.Log) bool {
+	stats := log.Stats()
 	return stats.Closed && stats.Acknowledged >= stats.LastSeq
 }
 
@@ -55,7 +54,7 @@ func (p *Process) settle() {
 	if !p.closed {
 		return
 	}
-	if (p.owner.state == attachmentOwned || p.owner.state == sessionDetached) && p.allAcknowledged() {
+	if (p.owner.state == attachmentOwned || p.owner.state == sessionDetached) && allAcknowledged(p.Log()) {
 		p.releaseOwner(currentOwner{}, false)
 	}
 	if p.owner.state != unowned {
@@ -120,7 +119,7 @@ func (s *Session) onAttached(now, before *holder) {
 // resume gives a process to a new attachment, unless the client has all of it.
 // session.mu is held.
 func (p *Process) resume(afterSeq *uint64) {
-	if p.allAcknowledged() && (afterSeq == nil || *afterSeq >= p.Log().Stats().LastSeq) {
+	if allAcknowledged(p.Log()) && (afterSeq == nil || *afterSeq >= p.Log().Stats().LastSeq) {
 		p.settle()
 		return
 	}

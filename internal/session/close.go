@@ -111,7 +111,7 @@ func (s *Session) terminate(all []*Process) {
 		group.Go(func() {
 			<-p.started
 			if p.Process != nil {
-				p.kill()
+				kill(p.Process)
 				<-p.Closed()
 			}
 		})
@@ -125,22 +125,6 @@ func (s *Session) finish() {
 	s.forgetAll()
 	s.registry.removeSession(s)
 	close(s.ended)
-}
-
-// removeSession removes a session that has ended from the tables.
-func (r *Registry) removeSession(s *Session) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ending[s.principal] == s {
-		delete(r.ending, s.principal)
-	}
-	if s.lease == nil || r.leased[s.id] != s {
-		return
-	}
-	delete(r.leased, s.id)
-	if r.counts[s.principal]--; r.counts[s.principal] == 0 {
-		delete(r.counts, s.principal)
-	}
 }
 
 // shutDown ends the session when the registry closes, after all processes have ended.

@@ -2,8 +2,6 @@ package session
 
 import (
 	"time"
-
-	"github.com/execwire/execwire/internal/process"
 )
 
 // Drained blocks until the registry has noticed and reported that the process has closed.
@@ -22,7 +20,7 @@ func (r *Registry) Drained(p *Process) {
 // BeginReplace begins a start that replaces the process, and returns what makes it fail.
 func (p *Process) BeginReplace() (fail func()) {
 	s := p.session
-	claim, created, err := s.claim(p.id, Digest{255}, &process.Spec{}, StartOptions{Replace: true})
+	claim, created, err := (&startRequest{id: p.id, digest: Digest{255}, options: StartOptions{Replace: true}}).claim(s)
 	if !created {
 		panic(err)
 	}

@@ -323,11 +323,11 @@ func (p *Process) graceExpired(timer **time.Timer) {
 	p.session.registry.cfg().Logger.Info("terminating a process whose owner did not return",
 		slog.String("session_id", p.session.id), slog.String("process_id", p.id))
 	p.terminating = true
-	p.session.registry.background(p.kill)
+	p.session.registry.background(func() { kill(p.Process) })
 }
 
-// kill terminates the process and blocks until that is done. An error means that
+// kill terminates a process and blocks until that is done. An error means that
 // nothing is left to terminate.
-func (p *Process) kill() {
+func kill(p *process.Process) {
 	_, _ = p.Terminate(context.Background(), process.Termination{Cause: process.CauseTerminated})
 }

@@ -104,18 +104,8 @@ type Registry struct {
 	budget     *budget
 	goroutines sync.WaitGroup // one per process that is not closed, and those of background
 
-	mu        sync.Mutex
-	defaults  map[string]*Session // guarded by mu; default sessions that are not empty, by principal
-	ending    map[string]*Session // guarded by mu; default sessions being closed, the last of each principal
-	leased    map[string]*Session // guarded by mu; leased sessions by id
-	counts    map[string]int      // guarded by mu; leased sessions by principal
-	draining  bool                // guarded by mu
-	closed    bool                // guarded by mu; no goroutine is started any more
-	running   int                 // guarded by mu; processes that have not closed
-	allClosed chan struct{}       // guarded by mu; closed when draining and running == 0
-	active    int                 // guarded by mu; processes that were never at rest
-	allAtRest chan struct{}       // guarded by mu; closed when draining and active == 0
-	frozen    *frozen             // set and cleared under mu; nil: not frozen
+	sessionTable
+	closed bool // guarded by mu; no goroutine is started any more
 }
 
 // NewRegistry returns a registry whose processes the supervisor runs.
@@ -124,12 +114,14 @@ func NewRegistry(supervisor *process.Supervisor, cfg Config) *Registry {
 	r := &Registry{
 		supervisor: supervisor,
 		budget:     newBudget(cfg.RetainedTotal),
-		defaults:   make(map[string]*Session),
-		ending:     make(map[string]*Session),
-		leased:     make(map[string]*Session),
-		counts:     make(map[string]int),
-		allClosed:  make(chan struct{}),
-		allAtRest:  make(chan struct{}),
+		sessionTable: sessionTable{
+			defaults:  make(map[string]*Session),
+			ending:    make(map[string]*Session),
+			leased:    make(map[string]*Session),
+			counts:    make(map[string]int),
+			allClosed: make(chan struct{}),
+			allAtRest: make(chan struct{}),
+		},
 	}
 	r.SetConfig(cfg)
 	return r
@@ -329,47 +321,6 @@ func (r *Registry) background(f func()) bool {
 	return !r.closed
 }
 
-// superseded means that another session has become the default session of the
-// principal since this one was found empty.
-type superseded struct{ by *Session }
-
-func (*superseded) Error() string { return "another default session has begun" }
-
-// startError returns why no process can be started in s, or nil. s.mu is held.
-func (r *Registry) startError(s *Session) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.startErrorLocked(s)
-}
-
-func (r *Registry) startErrorLocked(s *Session) error {
-	if r.draining || r.frozen != nil {
-		return &Error{Kind: Draining}
-	}
-	if now := r.defaults[s.principal]; s.lease == nil && now != nil && now != s {
-		return &superseded{by: now}
-	}
-	return nil
-}
-
-// makeDefault makes a session without a lease the default session of its principal, or
-// returns why nothing can be started in it. s.mu is held.
-func (r *Registry) makeDefault(s *Session) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.makeDefaultLocked(s)
-}
-
-func (r *Registry) makeDefaultLocked(s *Session) error {
-	if err := r.startErrorLocked(s); err != nil {
-		return err
-	}
-	if s.lease == nil {
-		r.defaults[s.principal] = s
-	}
-	return nil
-}
-
 // countStart counts a process of s that is about to start, and the goroutine that
 // will watch it. It makes s the default session of its principal. s.mu is held.
 func (r *Registry) countStart(s *Session) error {
@@ -382,44 +333,4 @@ func (r *Registry) countStart(s *Session) error {
 	r.active++
 	r.goroutines.Add(1)
 	return nil
-}
-
-// removeDefault removes a default session that has become empty, so that principals
-// leave nothing behind. s.mu is held.
-func (r *Registry) removeDefault(s *Session) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s.lease == nil && r.defaults[s.principal] == s {
-		delete(r.defaults, s.principal)
-	}
-}
-
-// endDefault removes a default session that is over, but keeps it for calls that wait
-// for its end. s.mu is held.
-func (r *Registry) endDefault(s *Session) {
-	r.removeDefault(s)
-	if s.lease != nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ending[s.principal] = s
-}
-
-// countClosed counts a process that has closed, or did not start.
-func (r *Registry) countClosed() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.running--; r.draining && r.running == 0 {
-		close(r.allClosed)
-	}
-}
-
-// countAtRest counts a process that is at rest for the first time, or did not start.
-func (r *Registry) countAtRest() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.active--; r.draining && r.active == 0 {
-		close(r.allAtRest)
-	}
 }

@@ -30,7 +30,7 @@ func (p *Process) retain() {
 	if p.Log().Stats().CanOffload {
 		p.session.registry.background(p.offload)
 	}
-	p.seen = p.seen || p.allAcknowledged()
+	p.seen = p.seen || allAcknowledged(p.Log())
 	retention := time.Until(p.restAt.Add(cfg.UnseenRetention))
 	switch {
 	case p.session.over:

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -65,21 +64,6 @@ func (s *Session) unlock() {
 	}
 }
 
-// StartOptions are what a start wants of the record of its process.
-type StartOptions struct {
-	// Replace replaces a closed process without an owner that has the id and another
-	// digest. If the start fails, the record of that one stays.
-	Replace bool
-	// Keep is how long the record is kept from the close of the process, whether its exit
-	// was seen or not, but at least for [Config.ClosedRetention]. 0: as configured. It is
-	// for default sessions only, and at most [Config.MaxKeep].
-	Keep time.Duration
-	// Prepare, which may be nil, is called before a process is spawned, and not if one is found. Its
-	// error fails the start. What it returns is called with the process before others can find it, or
-	// with nil if it could not be spawned. Both may block; no lock is held.
-	Prepare func() (began func(*process.Process), err error)
-}
-
 // Start starts a process under an id, or returns the process that a start with the
 // same id and digest created before; created tells which. A different start for an
 // existing id is kind [ProcessAlreadyExists]. A failed start leaves the id unused.
@@ -87,7 +71,7 @@ type StartOptions struct {
 // [Draining], [SessionClosed], [TooManyProcesses], [RetainedOutputFull], [KeepTooLong],
 // [KeepInLease].
 func (s *Session) Start(ctx context.Context, id string, digest Digest, spec process.Spec, options StartOptions) (p *Process, created bool, err error) {
-	p, _, created, err = s.start(ctx, id, digest, spec, options, nil)
+	p, _, created, err = (&startRequest{id, digest, spec, options, nil}).startIn(ctx, s)
 	return p, created, err
 }
 
@@ -100,97 +84,11 @@ func (s *Session) StartOwned(ctx context.Context, id string, digest Digest, spec
 	if err != nil {
 		return nil, false, err
 	}
-	p, o, created, err := s.start(ctx, id, digest, spec, options, &wait)
+	p, o, created, err := (&startRequest{id, digest, spec, options, &wait}).startIn(ctx, s)
 	if err == nil && o == nil {
 		o, err = p.Own(ctx, 0, grace)
 	}
 	return o, created, err
-}
-
-// start starts the process, owned if grace is not nil, or finds it.
-func (s *Session) start(
-	ctx context.Context, id string, digest Digest, spec process.Spec, options StartOptions, grace *time.Duration,
-) (p *Process, o *Ownership, created bool, err error) {
-	switch most := s.registry.cfg().MaxKeep; {
-	case options.Keep > 0 && s.lease != nil:
-		return nil, nil, false, &Error{Kind: KeepInLease, Subject: id}
-	case options.Keep > most:
-		return nil, nil, false, &Error{Kind: KeepTooLong, Subject: id, Detail: "the server's maximum is " + most.String()}
-	}
-	for {
-		p, created, err := s.claim(id, digest, &spec, options)
-		if other, ok := errors.AsType[*superseded](err); ok {
-			s = other.by
-			continue
-		}
-		if err != nil {
-			return nil, nil, false, err
-		}
-		if created {
-			o, err := s.spawn(ctx, p, spec, options.Prepare, grace)
-			if err == nil {
-				p.record()
-			}
-			return p, o, true, err
-		}
-		select {
-		case <-p.started:
-		case <-ctx.Done():
-			return nil, nil, false, context.Cause(ctx)
-		}
-		if p.Process != nil && p.digest == digest {
-			return p, nil, false, nil
-		}
-		// The other start failed, so this one tries again to get a result of its own;
-		// or it had another digest, which claim reports now.
-	}
-}
-
-// claim finds the process with the id or reserves the id for a new one.
-func (s *Session) claim(id string, digest Digest, spec *process.Spec, options StartOptions) (p *Process, created bool, err error) {
-	if options.Replace {
-		s.noteClosed(id)
-	}
-	if p, err := s.claimed(id, digest, options.Replace); p != nil || err != nil {
-		return p, false, err
-	}
-	p = &Process{id: id, session: s, digest: digest, keep: options.Keep, started: make(chan struct{}), stdin: newStdin()}
-	if err := s.registry.reserveOutput(p, reservedBytes(spec)); err != nil {
-		return nil, false, err
-	}
-	s.lock()
-	defer s.unlock()
-	other, err := s.claimedLocked(id, digest, options.Replace)
-	if other == nil && err == nil {
-		err = s.registry.countStart(s)
-	}
-	if other != nil || err != nil {
-		s.registry.budget.resize(p, 0)
-		return other, false, err
-	}
-	s.running++
-	p.replaces = s.processes[id]
-	s.processes[id] = p
-	return p, true, nil
-}
-
-// claimed returns the process that has the id, which may still be starting, or the
-// error why none can be started, or neither.
-func (s *Session) claimed(id string, digest Digest, replace bool) (*Process, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.claimedLocked(id, digest, replace)
-}
-
-func (s *Session) claimedLocked(id string, digest Digest, replace bool) (*Process, error) {
-	p := s.processes[id]
-	switch {
-	case p == nil, replace && p.digest != digest && p.isAtRest():
-		return nil, s.startError()
-	case p.digest != digest && p.hasStarted():
-		return nil, &Error{Kind: ProcessAlreadyExists, Subject: id, Detail: p.progress()}
-	}
-	return p, nil
 }
 
 // overError returns an error if the session is over: *superseded for a default
@@ -234,52 +132,6 @@ func (s *Session) isFull(most int) bool {
 		}
 	}
 	return running >= most
-}
-
-// spawn starts the claimed process, or removes the claim. Until the process has an
-// owner its log is held, so that nothing is evicted.
-func (s *Session) spawn(
-	ctx context.Context, p *Process, spec process.Spec, prepare func() (func(*process.Process), error), grace *time.Duration,
-) (*Ownership, error) {
-	spec.Output.Held = grace != nil || s.lease != nil
-	running, err := s.startPrepared(ctx, spec, prepare)
-	s.lock()
-	defer s.unlock()
-	s.changed = true
-	if err != nil {
-		s.failStart(p)
-		return nil, err
-	}
-	defer close(p.started) // before the record can be found
-	if old := p.replaces; old != nil {
-		old.remove()
-	}
-	p.Process = running
-	p.recorded = grace == nil && s.lease == nil && s.registry.cfg().OnRecord != nil
-	p.assigned = true
-	var o *Ownership
-	if grace == nil || s.over {
-		p.assignOwner()
-	} else if o, err = p.own(ctx, 0, *grace); err == nil && ctx.Err() != nil {
-		o.startGrace()
-		o, err = nil, context.Cause(ctx)
-	}
-	go p.watchClosed()
-	return o, err
-}
-
-// startPrepared starts a process after prepare, which may be nil, and calls what that returned.
-func (s *Session) startPrepared(ctx context.Context, spec process.Spec, prepare func() (func(*process.Process), error)) (*process.Process, error) {
-	if prepare == nil {
-		return s.registry.supervisor.Start(ctx, spec)
-	}
-	began, err := prepare()
-	if err != nil {
-		return nil, err
-	}
-	running, err := s.registry.supervisor.Start(ctx, spec)
-	began(running)
-	return running, err
 }
 
 // failStart ends a start without a process. s.mu is held.

@@ -150,19 +150,6 @@ func (r *Registry) freeze(ctx context.Context, sessions []*Session) (state *Stat
 	return state, nil
 }
 
-// refuseStarts refuses starts and new sessions, and returns all sessions.
-func (r *Registry) refuseStarts() ([]*Session, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.draining || r.frozen != nil {
-		return nil, &Error{Kind: Draining}
-	}
-	r.frozen = &frozen{}
-	sessions := slices.Collect(maps.Values(r.leased))
-	sessions = slices.AppendSeq(sessions, maps.Values(r.defaults))
-	return slices.AppendSeq(sessions, maps.Values(r.ending)), nil
-}
-
 // lockInputs waits for starts and for writes of input, and lets no more begin.
 func (r *Registry) lockInputs(ctx context.Context, sessions []*Session) error {
 	for _, s := range sessions {
@@ -296,7 +283,7 @@ func Restore(supervisor process.Config, cfg Config, state *State) (*Registry, *p
 	}
 	for _, p := range processes {
 		if p != nil && p.State() < process.StateClosed { // its session has ended, and ends it
-			r.background((&Process{Process: p}).kill)
+			r.background(func() { kill(p) })
 		}
 	}
 	return r, running, nil
@@ -387,7 +374,7 @@ func (p *Process) resumeRecord(saved *ProcessState) {
 	}
 	go p.watchClosed()
 	if p.terminating {
-		p.session.registry.background(p.kill)
+		p.session.registry.background(func() { kill(p.Process) })
 	}
 }
 
