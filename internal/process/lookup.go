@@ -22,9 +22,9 @@ var errNotGranted = errors.New("the sandbox does not grant it; grant it in the p
 
 // checkWorkingDirectory checks the working directory, as far as the sandbox grants access to it.
 // The error of exec(2) cannot be told from a missing program.
-func (s *Supervisor) checkWorkingDirectory(spec *Spec) error {
+func checkWorkingDirectory(spec *Spec, check func(dir string) error) error {
 	if spec.Sandbox == nil {
-		return s.checkDirectory(spec.Cwd)
+		return check(spec.Cwd)
 	}
 	fd, visibility, err := spec.Sandbox.Lookup(spec.Cwd)
 	switch {
@@ -36,7 +36,7 @@ func (s *Supervisor) checkWorkingDirectory(spec *Spec) error {
 		return nil
 	}
 	defer unix.Close(fd)
-	if err := s.checkDirectory("/proc/self/fd/" + strconv.Itoa(fd)); err != nil {
+	if err := check("/proc/self/fd/" + strconv.Itoa(fd)); err != nil {
 		return startError(BadWorkingDirectory, spec.Cwd, errors.Unwrap(err))
 	}
 	return nil

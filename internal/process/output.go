@@ -11,12 +11,16 @@ import (
 	"github.com/execwire/execwire/internal/eventlog"
 )
 
-// Output is the output of a process: its event log, and the streams that are read into it.
+// Output is the output of a process: its event log, the streams that are read into it, and the terminal
+// that shows it.
 type Output struct {
 	startedAt  time.Time // when the program was executed
 	log        *eventlog.Log
 	streams    []*stream
 	lastOutput atomic.Int64 // time of the last output in ns since startedAt; 0: none
+	onTerminal bool
+	terminal   *terminal     // nil: pipes, or nothing is known of it, see Supervisor.Recover
+	closed     chan struct{} // closed in StateClosed
 }
 
 // Log returns the event log. Its exited event may come later than Exited, see the package comment.
@@ -169,3 +173,6 @@ func (s *patternSearch) addAvailable(reader *eventlog.Reader, batch eventlog.Bat
 	}
 	return seen
 }
+
+// Closed returns a channel that is closed when the log has its last event.
+func (o *Output) Closed() <-chan struct{} { return o.closed }

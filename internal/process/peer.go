@@ -3,6 +3,7 @@ package process
 import (
 	"os"
 	"slices"
+	"sync/atomic"
 
 	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/confinement"
@@ -20,7 +21,7 @@ import (
 // Every confined process has no_new_privs and at least one seccomp filter more than this program.
 // Neither it nor its descendants can drop these.
 func (s *Supervisor) CheckPeer(peer confinement.Peer) error {
-	if !s.confinedMayConnect.Load() {
+	if !s.confinedPeers.mayConnect.Load() {
 		return nil
 	}
 	if peer.Unknown {
@@ -35,7 +36,7 @@ func (s *Supervisor) CheckPeer(peer confinement.Peer) error {
 	}
 	isConfined := func(pid int) (bool, error) { return s.isConfined(pid, own) }
 	if peer.Socket != 0 {
-		ungrouped := s.confinedUngrouped.Load()
+		ungrouped := s.confinedPeers.ungrouped.Load()
 		outside := s.config.Cgroups.Excludes(peer.Cgroup)
 		switch {
 		case outside && !ungrouped:
@@ -48,14 +49,20 @@ func (s *Supervisor) CheckPeer(peer confinement.Peer) error {
 	return confinement.CheckProcess(peer, isConfined)
 }
 
+// confinedPeers are what CheckPeer has to know.
+type confinedPeers struct {
+	mayConnect atomic.Bool // a confined process with network access was started
+	ungrouped  atomic.Bool // one of those had no control group
+}
+
 // noteNetworkAccess records that a process to be started in a control group, which may be nil, may
 // be able to connect to this program although it is confined.
-func (s *Supervisor) noteNetworkAccess(spec *Spec, group *cgroup.Group) {
+func (c *confinedPeers) noteNetworkAccess(spec *Spec, group *cgroup.Group) {
 	if spec.Sandbox != nil && spec.Sandbox.Report().Network != sandbox.NetworkRestricted {
 		if group == nil {
-			s.confinedUngrouped.Store(true)
+			c.ungrouped.Store(true)
 		}
-		s.confinedMayConnect.Store(true)
+		c.mayConnect.Store(true)
 	}
 }
 

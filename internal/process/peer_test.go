@@ -18,8 +18,8 @@ import (
 
 // assumeConfinedPeers makes a supervisor check peers as if a confined process had been started.
 func assumeConfinedPeers(s *Supervisor) *Supervisor {
-	s.confinedMayConnect.Store(true)
-	s.confinedUngrouped.Store(true)
+	s.confinedPeers.mayConnect.Store(true)
+	s.confinedPeers.ungrouped.Store(true)
 	return s
 }
 
@@ -35,7 +35,7 @@ func TestCheckPeer_NoConfinedProcessWithNetwork_AcceptsAll(t *testing.T) {
 		}
 		terminate(t, p, Termination{})
 	})
-	if s.confinedMayConnect.Load() {
+	if s.confinedPeers.mayConnect.Load() {
 		t.Error("a process without a network counts as one that can connect")
 	}
 }

@@ -29,7 +29,6 @@ type Process struct {
 	Input
 	supervisor   *Supervisor
 	spec         Spec
-	terminal     *terminal // nil: pipes
 	leader       *leader
 	wrapper      *wrapper // nil: the leader is the program
 	root         *trackedRoot
@@ -40,7 +39,6 @@ type Process struct {
 
 	exited  chan struct{} // closed when exit is set
 	settled chan struct{} // closed when stream.settle was called for all streams
-	closed  chan struct{} // closed in StateClosed
 
 	mu               sync.Mutex
 	state            State
@@ -83,6 +81,3 @@ func (p *Process) Exit() (ExitRecord, bool) {
 
 // Exited returns a channel that is closed when the process has exited and Exit is known.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
-
-// Closed returns a channel that is closed when the log has its last event.
-func (p *Process) Closed() <-chan struct{} { return p.closed }

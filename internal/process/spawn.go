@@ -33,7 +33,7 @@ func (s *Supervisor) spawn(ctx context.Context, spec *Spec, program string, cio 
 	prog := s.program(spec, program, cio)
 	group := s.config.Cgroups.Get()
 	for {
-		s.noteNetworkAccess(spec, group)
+		s.confinedPeers.noteNetworkAccess(spec, group)
 		c, err := s.startProgram(ctx, spec, prog, group)
 		switch {
 		case err == nil:

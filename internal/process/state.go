@@ -118,8 +118,8 @@ type RootState struct {
 func (s *Supervisor) stateOf(processes []*Process, placeholders map[*Process][]sandbox.Placeholder) *SupervisorState {
 	state := &SupervisorState{
 		Cgroups:            s.config.Cgroups.State(),
-		ConfinedMayConnect: s.confinedMayConnect.Load(),
-		ConfinedUngrouped:  s.confinedUngrouped.Load(),
+		ConfinedMayConnect: s.confinedPeers.mayConnect.Load(),
+		ConfinedUngrouped:  s.confinedPeers.ungrouped.Load(),
 	}
 	tracker.mu.Lock()
 	defer tracker.mu.Unlock()
@@ -230,8 +230,8 @@ func (t *processTracker) stateOf(root *trackedRoot, descendants []procfs.ID) Roo
 // used any more.
 func Restore(config Config, state *SupervisorState) (*Supervisor, []*Process, error) {
 	s := makeSupervisor(config)
-	s.confinedMayConnect.Store(state.ConfinedMayConnect)
-	s.confinedUngrouped.Store(state.ConfinedUngrouped)
+	s.confinedPeers.mayConnect.Store(state.ConfinedMayConnect)
+	s.confinedPeers.ungrouped.Store(state.ConfinedUngrouped)
 	if len(state.Placeholders) > 0 {
 		if config.Sandboxes == nil {
 			return nil, nil, errors.New("failed to restore confined processes: no sandboxes are configured")

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -113,25 +112,29 @@ type Supervisor struct {
 	ctx               context.Context
 	cancel            context.CancelCauseFunc
 
-	confinedMayConnect atomic.Bool // a confined process with network access was started; see CheckPeer
-	confinedUngrouped  atomic.Bool // one of those had no control group
+	confinedPeers confinedPeers
 
 	// checkDirectory is the function checkDirectory; tests replace it. It blocks while a file
 	// system hangs.
 	checkDirectory func(dir string) error
 
-	mu        sync.Mutex
-	closing   bool
-	freezing  bool // by Freeze, until Thaw
-	processes map[*Process]struct{}
-	counts    counts
-	fewer     notify.Broadcast // the counts have decreased
-	// streaming is the context of goroutines that can be interrupted; it ends with ctx or by
-	// interrupt.
+	tasks
+	processes map[*Process]struct{} // guarded by mu
+	frozen    []*Process            // whose locks Freeze holds; guarded by mu
+	frozenAt  time.Time             // since when nothing is read
+}
+
+// tasks are the goroutines, starts and kill jobs of a Supervisor, all guarded by mu.
+type tasks struct {
+	mu       sync.Mutex
+	closing  bool
+	freezing bool // by Freeze, until Thaw
+	counts   counts
+	fewer    notify.Broadcast // the counts have decreased
+	// streaming is the context of goroutines that can be interrupted; it ends with that of the
+	// Supervisor or by interrupt.
 	streaming context.Context
 	interrupt context.CancelCauseFunc
-	frozen    []*Process // whose locks Freeze holds
-	frozenAt  time.Time  // since when nothing is read
 }
 
 // counts are what a Supervisor waits for.
@@ -235,7 +238,7 @@ func (s *Supervisor) tryStart(ctx context.Context, spec Spec) (*Process, error) 
 	}
 	var program string
 	err := asUser(spec.User, func() (err error) {
-		if err = s.checkWorkingDirectory(&spec); err == nil {
+		if err = checkWorkingDirectory(&spec, s.checkDirectory); err == nil {
 			program, err = spec.resolve()
 		}
 		return err
@@ -334,7 +337,7 @@ func (s *Supervisor) makeProcess(spec Spec, c child, root *trackedRoot, log *eve
 	return &Process{
 		supervisor:   s,
 		spec:         spec,
-		Output:       Output{log: log},
+		Output:       Output{log: log, onTerminal: spec.Terminal != nil, closed: make(chan struct{})},
 		Input:        Input{maxWrite: s.config.MaxWriteBytes},
 		leader:       newLeader(c, s.signalGroupsByPID),
 		root:         root,
@@ -342,7 +345,6 @@ func (s *Supervisor) makeProcess(spec Spec, c child, root *trackedRoot, log *eve
 		sandboxUsage: c.sandbox,
 		exited:       make(chan struct{}),
 		settled:      make(chan struct{}),
-		closed:       make(chan struct{}),
 	}
 }
 
@@ -391,50 +393,50 @@ func (s *Supervisor) removeProcess(p *Process) {
 }
 
 // goTracked runs f in a goroutine that Close waits for.
-func (s *Supervisor) goTracked(f func()) { s.goCounted(counts{running: 1}, f) }
+func (t *tasks) goTracked(f func()) { t.goCounted(counts{running: 1}, f) }
 
 // goInterruptible runs f in a goroutine that Close waits for, and Freeze too. f has to end soon when
 // its context has ended and the deadlines of its files are over.
-func (s *Supervisor) goInterruptible(f func(context.Context)) {
-	s.mu.Lock()
-	ctx := s.streaming
-	s.mu.Unlock()
-	s.goCounted(counts{running: 1, interruptible: 1}, func() { f(ctx) })
+func (t *tasks) goInterruptible(f func(context.Context)) {
+	t.mu.Lock()
+	ctx := t.streaming
+	t.mu.Unlock()
+	t.goCounted(counts{running: 1, interruptible: 1}, func() { f(ctx) })
 }
 
-func (s *Supervisor) goCounted(one counts, f func()) {
-	s.add(one)
+func (t *tasks) goCounted(one counts, f func()) {
+	t.add(one)
 	go func() {
-		defer s.done(one)
+		defer t.done(one)
 		f()
 	}()
 }
 
 // addStart counts a start. It returns false, without effect, if Close or Freeze was called.
-func (s *Supervisor) addStart() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closing || s.freezing {
+func (t *tasks) addStart() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closing || t.freezing {
 		return false
 	}
-	s.counts.add(oneStart, 1)
+	t.counts.add(oneStart, 1)
 	return true
 }
 
 var oneStart = counts{running: 1, starts: 1}
 
 // add counts what Close has to wait for until done is called.
-func (s *Supervisor) add(one counts) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counts.add(one, 1)
+func (t *tasks) add(one counts) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.counts.add(one, 1)
 }
 
-func (s *Supervisor) done(one counts) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counts.add(one, -1)
-	s.fewer.Notify()
+func (t *tasks) done(one counts) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.counts.add(one, -1)
+	t.fewer.Notify()
 }
 
 func (c *counts) add(other counts, times int) {
@@ -444,11 +446,11 @@ func (c *counts) add(other counts, times int) {
 }
 
 // waitCounts waits until the counts satisfy a condition. If ctx ends it returns its cause.
-func (s *Supervisor) waitCounts(ctx context.Context, enough func(counts) bool) error {
+func (t *tasks) waitCounts(ctx context.Context, enough func(counts) bool) error {
 	for {
-		s.mu.Lock()
-		over, fewer := enough(s.counts), s.fewer.Wait()
-		s.mu.Unlock()
+		t.mu.Lock()
+		over, fewer := enough(t.counts), t.fewer.Wait()
+		t.mu.Unlock()
 		if over {
 			return nil
 		}

@@ -79,8 +79,8 @@ func (s *Sizes) Until(seq uint64) (sizes []Resize) {
 // Resizes returns the sizes that the terminal was given after the event seq, in order, and first the one
 // that it had there. Of sizes with no output between them it has the last one, and of all the last 256.
 // It returns nil without a terminal. It never blocks.
-func (p *Process) Resizes(seq uint64) []Resize {
-	t := p.terminal
+func (o *Output) Resizes(seq uint64) []Resize {
+	t := o.terminal
 	if t == nil {
 		return nil
 	}
@@ -218,9 +218,9 @@ func (p *Process) WindowSize() WindowSize {
 // Screen calls do with the screen of the terminal, which must not be used later, and the seq of the last
 // event whose output it has: it has all output up to that one, and no other. Output is delayed until do
 // returns. The screen stays after the exit. Kinds: NotATerminal, ScreenUnavailable.
-func (p *Process) Screen(do func(s *screen.Screen, seq uint64)) error {
-	t := p.terminal
-	if t == nil && p.spec.Terminal != nil { // see Supervisor.Recover
+func (o *Output) Screen(do func(s *screen.Screen, seq uint64)) error {
+	t := o.terminal
+	if t == nil && o.onTerminal {
 		return newError(ScreenUnavailable, "read screen", "the server was restarted since, and does not know what the terminal showed")
 	}
 	if t == nil {
@@ -236,19 +236,19 @@ func (p *Process) Screen(do func(s *screen.Screen, seq uint64)) error {
 	if shown == nil {
 		shown = screen.New(int(t.size.Cols), int(t.size.Rows))
 	}
-	do(shown, p.log.Stats().LastSeq)
+	do(shown, o.log.Stats().LastSeq)
 	return nil
 }
 
 // WatchScreen is like Screen. It returns a channel that is closed when the screen changes, by output, also
 // if that shows the same, or by a resize, and when the process closes.
-func (p *Process) WatchScreen(do func(s *screen.Screen, seq uint64)) (changed <-chan struct{}, err error) {
-	err = p.Screen(func(s *screen.Screen, seq uint64) {
+func (o *Output) WatchScreen(do func(s *screen.Screen, seq uint64)) (changed <-chan struct{}, err error) {
+	err = o.Screen(func(s *screen.Screen, seq uint64) {
 		do(s, seq)
-		if p.terminal.changed == nil {
-			p.terminal.changed = make(chan struct{})
+		if o.terminal.changed == nil {
+			o.terminal.changed = make(chan struct{})
 		}
-		changed = p.terminal.changed
+		changed = o.terminal.changed
 	})
 	return changed, err
 }
@@ -261,7 +261,7 @@ const screenPoll = 50 * time.Millisecond
 // whether that was so within wait; if the text does not match when the process closes it returns. A wait
 // of 0 checks once. If ctx ends it returns its cause. It calls do as Screen does, last with the screen that
 // it has checked last. Kinds: those of Screen.
-func (p *Process) WaitScreen(
+func (o *Output) WaitScreen(
 	ctx context.Context, pattern *Pattern, rest, wait time.Duration, do func(s *screen.Screen, seq uint64),
 ) (bool, error) {
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
@@ -271,11 +271,11 @@ func (p *Process) WaitScreen(
 	var since time.Time // when it changed
 	for {
 		var closed bool
-		changed, err := p.WatchScreen(func(s *screen.Screen, seq uint64) {
-			closed = isClosed(p.closed)
+		changed, err := o.WatchScreen(func(s *screen.Screen, seq uint64) {
+			closed = isClosed(o.closed)
 			shown, cursor := s.Text(), s.Cursor()
 			if since.IsZero() {
-				since = p.LastOutput()
+				since = o.LastOutput()
 			} else if shown != text || cursor != at {
 				since = time.Now()
 			}
@@ -304,8 +304,8 @@ func (p *Process) WaitScreen(
 }
 
 // ScreenBytes returns about how much memory the screen takes.
-func (p *Process) ScreenBytes() int {
-	t := p.terminal
+func (o *Output) ScreenBytes() int {
+	t := o.terminal
 	if t == nil {
 		return 0
 	}
@@ -332,16 +332,16 @@ func (t *terminal) screenState() []byte {
 
 // restoreScreen restores the screen of a process that has none yet. A program without screens has left
 // no state: what is retained of the output is shown then.
-func (p *Process) restoreScreen(state []byte) error {
-	t := p.terminal
-	if t == nil || p.log.Stats().LastSeq == 0 {
+func (o *Output) restoreScreen(state []byte) error {
+	t := o.terminal
+	if t == nil || o.log.Stats().LastSeq == 0 {
 		return nil
 	}
 	if len(state) > 0 {
 		t.show(state, func() {})
 		return nil
 	}
-	reader, err := p.log.NewReader(0)
+	reader, err := o.log.NewReader(0)
 	if err != nil {
 		return fmt.Errorf("failed to read its output for the screen: %w", err)
 	}
