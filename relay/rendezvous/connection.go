@@ -3,12 +3,10 @@ package rendezvous
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -81,7 +79,7 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 	if err != nil {
 		return err
 	}
-	c, tookOver, err := h.install(r, route, id, t.Epoch, member.Principal.Name)
+	c, tookOver, err := h.install(r.Context(), route, id, t.Epoch, member.Principal.Name, h.BaseURL(r))
 	if err != nil {
 		endAudit(err)
 		return err
@@ -93,75 +91,17 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 	}
 	if c.conn, err = wsconn.Accept(w, r, h.connOptions(c.principal)); err != nil {
 		route.disconnectExecutor(c)
-		h.reportOnline(id, t.Epoch, false)
+		h.registry.reportOnline(id, t.Epoch, false)
 		return nil // the response was sent, or the client is gone
 	}
 	defer onEvict(c)()
 	logger.Info("an executor connected", "resumable", c.resumable)
-	stop := h.keepOnline(c, id, t.Epoch)
+	stop := h.registry.keepOnline(id, t.Epoch, func() { c.close(CodeSuperseded, reasonSuperseded) })
 	err = c.serve(route.handleExecutorFrame, route.disconnectExecutor)
 	stop()
-	h.reportOnline(id, t.Epoch, false)
+	h.registry.reportOnline(id, t.Epoch, false)
 	logger.Info("an executor disconnected", c.endAttrs(err)...)
 	return nil
-}
-
-// install makes an epoch that of the executor and adds the connection to the
-// route before the websocket is accepted, because a harness may come as soon as
-// the record shows the executor. It is serialized, so that of two epochs the
-// later one remains.
-func (h *Hub) install(r *http.Request, route *executorRoute, id string, epoch uint64, principal string) (c *peerConn, tookOver bool, err error) {
-	route.installMu.Lock()
-	defer route.installMu.Unlock()
-	ctx, cancel := context.WithTimeoutCause(r.Context(), presenceTimeout, errPresenceSlow)
-	defer cancel()
-	reg, err := h.registry.connect(ctx, id, epoch, h.BaseURL(r))
-	if err != nil {
-		return nil, false, err
-	}
-	c = newPeerConn(principal, reg.instance != "")
-	c.capacity = reg.streams
-	return c, route.connectExecutor(c, reg.instance), nil
-}
-
-// reportOnline records whether the executor of an epoch is connected, and reports
-// whether a later one has connected. Failures are logged.
-func (h *Hub) reportOnline(id string, epoch uint64, online bool) (takenOver bool) {
-	// This must work while the hub is closing, too.
-	ctx, cancel := context.WithTimeoutCause(context.Background(), presenceTimeout, errPresenceSlow)
-	defer cancel()
-	err := h.registry.setOnline(ctx, id, epoch, online)
-	if err != nil && !errors.Is(err, errTakenOver) {
-		h.logger.Error("failed to store the presence of an executor", "executor", id, "error", err.Error())
-	}
-	return errors.Is(err, errTakenOver)
-}
-
-// keepOnline periodically renews the presence of an executor, and closes its
-// connection if a later one has connected to another node. stop ends that and
-// waits for it.
-func (h *Hub) keepOnline(c *peerConn, id string, epoch uint64) (stop func()) {
-	connected, left := context.WithCancelCause(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		ticker := time.NewTicker(h.shared.limits.PresenceInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				if h.reportOnline(id, epoch, true) {
-					c.close(CodeSuperseded, reasonSuperseded)
-					return
-				}
-			case <-connected.Done():
-				return
-			}
-		}
-	})
-	return func() {
-		left(nil)
-		wg.Wait()
-	}
 }
 
 // serveHarness serves the websocket of a harness. An error is returned before the
@@ -209,46 +149,6 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 	err = c.serve(route.handleHarnessFrame, route.disconnectHarness)
 	logger.Info("a harness disconnected", c.endAttrs(err)...)
 	return nil
-}
-
-// checkReachable rejects a harness whose executor is not connected to this node.
-// A harness that retransmits may also come during the executor's grace period.
-func (h *Hub) checkReachable(ctx context.Context, id string, resumable bool) error {
-	record, err := h.locate(ctx, id, resumable)
-	if err == nil && record.Node != h.config.Node {
-		return newRefusal(http.StatusMisdirectedRequest, codeExecutorElsewhere,
-			"executor %s is connected to another node of this hub, %s: ask POST /cloud/executor/%s/connect for its URL", id, record.URL, id)
-	}
-	return err
-}
-
-// locate returns the record of an executor that is connected to a node of this hub or, if
-// expected, expected back at this one.
-func (h *Hub) locate(ctx context.Context, id string, expected bool) (Record, error) {
-	if route := h.routes.lookup(id); route != nil {
-		if route.isConnected() || expected && route.isExpected() {
-			return Record{Executor: id, Node: h.config.Node}, nil
-		}
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, presenceTimeout, errPresenceSlow)
-	defer cancel()
-	record, err := h.findExecutor(ctx, id)
-	if err == nil && record.Node == h.config.Node && !h.isInstalled(id) {
-		err = newRefusal(http.StatusNotFound, codeExecutorOffline, "executor %s is not connected: try again", id)
-	}
-	return record, err
-}
-
-// isInstalled reports whether an executor is connected, after waiting for an
-// install in progress.
-func (h *Hub) isInstalled(id string) bool {
-	route := h.routes.lookup(id)
-	if route == nil {
-		return false
-	}
-	route.installMu.Lock()
-	defer route.installMu.Unlock()
-	return route.isConnected()
 }
 
 // admit counts one more connection of a principal. release undoes that.

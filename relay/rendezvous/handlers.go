@@ -197,7 +197,7 @@ func (h *Hub) connect(r *http.Request, id string, caller auth.Member) (map[strin
 	if err := MayConnect(caller, id); err != nil {
 		return nil, err
 	}
-	record, err := h.findExecutor(r.Context(), id)
+	record, err := h.find(r.Context(), id)
 	if err != nil {
 		if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.Code == codeExecutorOffline {
 			return nil, newRefusal(http.StatusConflict, codeEnvironmentOffline, "%s", refusal.Message)
@@ -224,30 +224,6 @@ func MayConnect(member auth.Member, id string) error {
 		return nil
 	}
 	return forbidden(member.Principal, "may not connect to executor %s: no pattern of connect_to_executors in the table of principals matches", id)
-}
-
-// findExecutor returns the record of an executor that is connected, or may
-// reconnect.
-func (h *Hub) findExecutor(ctx context.Context, id string) (Record, error) {
-	record, revision, err := h.config.Presence.Get(ctx, id)
-	if route := h.routes.lookup(id); err != nil && route != nil && route.isConnected() {
-		return Record{Executor: id, Node: h.config.Node}, nil
-	}
-	switch {
-	case err != nil:
-		return Record{}, err
-	case revision == 0 || record.Connected == 0:
-		return Record{}, newRefusal(http.StatusNotFound, codeExecutorNotFound,
-			"executor %s is unknown: start it with execwire serve --remote and --executor-id %s", id, id)
-	case h.registry.online(record):
-		return record, nil
-	}
-	if route := h.routes.lookup(id); route != nil && route.isExpected() {
-		record.Node = h.config.Node
-		return record, nil
-	}
-	return Record{}, newRefusal(http.StatusNotFound, codeExecutorOffline,
-		"executor %s is not connected; it was last seen at %s", id, record.LastSeen.UTC().Format(time.RFC3339))
 }
 
 // urlExpiry is when URLs issued now expire.

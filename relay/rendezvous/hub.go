@@ -73,10 +73,9 @@ type Config struct {
 // Hub is the registry and the rendezvous, as an http.Handler. It may be used
 // concurrently.
 type Hub struct {
-	config        Config
-	shared        *hubState
-	routes        *routeTable
-	registry      *registry
+	config Config
+	shared *hubState
+	directory
 	signer        Signer
 	receiveBudget *wsconn.Budget
 	connCounts    quota.Counter // of each principal
@@ -126,9 +125,9 @@ func newHub(config Config, limits Limits, clock clock) (*Hub, error) {
 	}
 	shared := &hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: quota.Counter{Most: limits.StreamsPerPrincipal}, stats: new(stats), onLimit: config.OnLimit}
 	h := &Hub{
-		config: config, shared: shared, routes: newRouteTable(shared),
-		registry: &registry{presence: config.Presence, limits: limits, clock: clock, node: config.Node,
-			index: newIndex(), logger: config.Logger, pending: make(map[string][]registration)},
+		config: config, shared: shared,
+		directory: directory{routes: newRouteTable(shared), registry: &registry{presence: config.Presence, limits: limits, clock: clock, node: config.Node,
+			index: newIndex(), logger: config.Logger, pending: make(map[string][]registration)}},
 		signer: Signer{Key: config.URLKey, Purpose: purposeURL}, receiveBudget: wsconn.NewBudget(limits.TotalQueueBytes),
 		connCounts: quota.Counter{Most: limits.Connections}, logger: config.Logger,
 	}
@@ -177,14 +176,6 @@ func (h *Hub) maintain() {
 		case <-h.closing.Done():
 			return
 		}
-	}
-}
-
-func (h *Hub) expire() {
-	h.registry.expireAll()
-	for _, route := range h.routes.all() {
-		route.endIdleStreams()
-		h.routes.release(route, 0)
 	}
 }
 

@@ -254,3 +254,42 @@ func (r *registry) resetOwn(ctx context.Context) error {
 	}
 	return nil
 }
+
+// reportOnline records whether the executor of an epoch is connected, and reports
+// whether a later one has connected. Failures are logged.
+func (r *registry) reportOnline(id string, epoch uint64, online bool) (takenOver bool) {
+	// This must work while the hub is closing, too.
+	ctx, cancel := context.WithTimeoutCause(context.Background(), presenceTimeout, errPresenceSlow)
+	defer cancel()
+	err := r.setOnline(ctx, id, epoch, online)
+	if err != nil && !errors.Is(err, errTakenOver) {
+		r.logger.Error("failed to store the presence of an executor", "executor", id, "error", err.Error())
+	}
+	return errors.Is(err, errTakenOver)
+}
+
+// keepOnline periodically renews the presence of an executor, until a later one has
+// connected to another node: then it calls superseded. stop ends that and waits for it.
+func (r *registry) keepOnline(id string, epoch uint64, superseded func()) (stop func()) {
+	connected, left := context.WithCancelCause(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		ticker := time.NewTicker(r.limits.PresenceInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				if r.reportOnline(id, epoch, true) {
+					superseded()
+					return
+				}
+			case <-connected.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		left(nil)
+		wg.Wait()
+	}
+}
