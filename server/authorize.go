@@ -101,7 +101,7 @@ var needs = map[string]need{
 func IsPublic(method string) bool { return needs[method].public }
 
 // authorize adds the principal of a call to its context, if it may make the call.
-func (s *Server) authorize(ctx context.Context) (context.Context, error) {
+func (i *interceptors) authorize(ctx context.Context) (context.Context, error) {
 	method, _ := grpc.Method(ctx)
 	need, known := needs[method]
 	switch {
@@ -110,13 +110,13 @@ func (s *Server) authorize(ctx context.Context) (context.Context, error) {
 	case need.local && isRemote(ctx):
 		return nil, notImplemented(method)
 	}
-	caller, err := s.cfg.Authenticate(ctx)
+	caller, err := i.cfg.Authenticate(ctx)
 	if log, ok := ctx.Value(callLogKey{}).(*callLog); ok {
 		log.caller, log.refusal = caller, err
 	}
 	if status := mayCall(caller, err, method, need, known); status != nil {
 		who := auditcall.Who{Principal: caller.Principal.Name, Via: caller.Via.Name}
-		s.cfg.Audit.Denied(ctx, who, method, nil, status, DenialRule(err, method))
+		i.cfg.Audit.Denied(ctx, who, method, nil, status, DenialRule(err, method))
 		return nil, status
 	}
 	ctx = context.WithValue(ctx, callerKey{}, caller)

@@ -224,7 +224,7 @@ func toValidUTF8(text string) string { return strings.ToValidUTF8(text, string(u
 
 // toStatus translates any error of a handler into a status with an ErrorInfo. A
 // status that has one is returned unchanged.
-func (s *Server) toStatus(ctx context.Context, err error) error {
+func (i *interceptors) toStatus(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -238,9 +238,9 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 	)
 	switch {
 	case errors.As(err, &processErr):
-		return s.fromProcess(processErr)
+		return i.fromProcess(processErr)
 	case errors.As(err, &sessionErr):
-		return s.fromSession(sessionErr)
+		return i.fromSession(sessionErr)
 	case errors.As(err, &fileErr):
 		return fromFiles(fileErr)
 	case errors.As(err, &httpErr):
@@ -256,14 +256,14 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 		return newStatus(codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED,
 			"the process has not reached that seq: use one that an event had")
 	case errors.Is(err, eventlog.ErrTooManyReaders):
-		readers := s.limits().GetReadersPerProcess()
+		readers := i.current.Load().GetReadersPerProcess()
 		return translation{codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_READERS}.failure(
 			"too many readers watch the process: at most "+strconv.FormatUint(readers, 10)+" may").limit(readersQuota, int64(readers)).status()
 	}
-	return s.fromOther(ctx, err)
+	return i.fromOther(ctx, err)
 }
 
-func (s *Server) fromProcess(err *process.Error) error {
+func (i *interceptors) fromProcess(err *process.Error) error {
 	f := translate(processErrors, err.Kind).failure(err.Error()).set("subject", err.Subject)
 	f.setErrno(err.Err)
 	if err.Field != "" {
@@ -271,7 +271,7 @@ func (s *Server) fromProcess(err *process.Error) error {
 	}
 	switch err.Kind {
 	case process.WriteTooLarge:
-		f.limit(processQuotas[err.Kind], int64(s.limits().GetStdinWriteBytes()))
+		f.limit(processQuotas[err.Kind], int64(i.current.Load().GetStdinWriteBytes()))
 	case process.ResourceLimit:
 		errno, _ := errors.AsType[syscall.Errno](err.Err)
 		f.limit(systemQuota(processLimits, errno), 0)
@@ -281,7 +281,7 @@ func (s *Server) fromProcess(err *process.Error) error {
 	return f.status()
 }
 
-func (s *Server) fromSession(err *session.Error) error {
+func (i *interceptors) fromSession(err *session.Error) error {
 	f := translate(sessionErrors, err.Kind).failure(err.Error()).set("subject", err.Subject)
 	if q, ok := sessionQuotas[err.Kind]; ok {
 		f.limit(q, err.Limit)
@@ -291,11 +291,11 @@ func (s *Server) fromSession(err *session.Error) error {
 	}
 	switch err.Kind {
 	case session.SessionNotFound:
-		f.set("instance_id", s.instance).resource("session", err.Subject, err.Error())
+		f.set("instance_id", i.instance).resource("session", err.Subject, err.Error())
 	case session.SessionAttached, session.SessionTakenOver, session.SessionClosed, session.SessionAccessDenied:
 		f.resource("session", err.Subject, err.Error())
 	case session.ProcessNotFound:
-		f.set("instance_id", s.instance).resource("process", err.Subject, err.Error())
+		f.set("instance_id", i.instance).resource("process", err.Subject, err.Error())
 	case session.ProcessAlreadyExists, session.OwnerLost:
 		f.resource("process", err.Subject, err.Error())
 	case session.Draining:
@@ -315,7 +315,7 @@ var sessionFields = map[session.Kind]string{
 
 // fromOther translates all other errors: statuses of gRPC, the end of a context, and
 // unexpected errors, whose text is only logged because it may contain internals.
-func (s *Server) fromOther(ctx context.Context, err error) error {
+func (i *interceptors) fromOther(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return newStatus(codes.Canceled, execwirev1.ErrorReason_ERROR_REASON_CALL_CANCELLED, "the caller went away")
@@ -324,7 +324,7 @@ func (s *Server) fromOther(ctx context.Context, err error) error {
 	}
 	st, ok := status.FromError(err)
 	if !ok {
-		s.cfg.Logger.With(traceFields(ctx)...).Error("a call failed in an unforeseen way", "error", err)
+		i.cfg.Logger.With(traceFields(ctx)...).Error("a call failed in an unforeseen way", "error", err)
 		return newStatus(codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL, "the server failed; its log says more")
 	}
 	if errorinfo.Of(err) != nil {

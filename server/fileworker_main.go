@@ -102,11 +102,11 @@ func serveAsWorker(limits Limits) error {
 
 // workerInterceptor returns the interceptor of unary calls in a worker. The server has
 // validated the calls, and logs them.
-func (s *Server) workerInterceptor() grpc.UnaryServerInterceptor {
-	recovered := recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered))
-	authorized := authmw.UnaryServerInterceptor(s.authorize)
+func (i *interceptors) workerInterceptor() grpc.UnaryServerInterceptor {
+	recovered := recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(i.recovered))
+	authorized := authmw.UnaryServerInterceptor(i.authorize)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		return s.translateUnary(ctx, req, info, func(ctx context.Context, req any) (any, error) {
+		return i.translateUnary(ctx, req, info, func(ctx context.Context, req any) (any, error) {
 			return recovered(ctx, req, info, func(ctx context.Context, req any) (any, error) {
 				return authorized(ctx, req, info, handler)
 			})

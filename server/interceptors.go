@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
@@ -33,6 +34,13 @@ import (
 // inside it; a panic becomes an error before the translation; no request is read
 // before its caller is authenticated and authorized. The audit log records what is done,
 // so it is innermost.
+
+// interceptors are those of every call, and the translation of its error. They know no service.
+type interceptors struct {
+	cfg      *Config // of the server
+	current  *atomic.Pointer[Limits]
+	instance string
+}
 
 // UnaryInterceptors returns the interceptors of unary calls, outermost first.
 func (s *Server) UnaryInterceptors() []grpc.UnaryServerInterceptor {
@@ -84,19 +92,19 @@ type callLog struct {
 // callLogKey is the context key of the callLog.
 type callLogKey struct{}
 
-func (s *Server) logUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (i *interceptors) logUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	log := &callLog{begun: time.Now()}
 	resp, err := handler(context.WithValue(ctx, callLogKey{}, log), req)
-	s.logCall(ctx, info.FullMethod, log, err)
+	i.logCall(ctx, info.FullMethod, log, err)
 	return resp, err
 }
 
-func (s *Server) logStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (i *interceptors) logStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	log := &callLog{begun: time.Now()}
 	wrapped := middleware.WrapServerStream(stream)
 	wrapped.WrappedContext = context.WithValue(stream.Context(), callLogKey{}, log)
 	err := handler(srv, wrapped)
-	s.logCall(stream.Context(), info.FullMethod, log, err)
+	i.logCall(stream.Context(), info.FullMethod, log, err)
 	return err
 }
 
@@ -104,13 +112,13 @@ func (s *Server) logStream(srv any, stream grpc.ServerStream, info *grpc.StreamS
 // its message, which can contain commands and paths of a caller. The line is composed only
 // if it is written: the logging interceptor of go-grpc-middleware composes it before, which
 // takes 10 us of each call.
-func (s *Server) logCall(ctx context.Context, fullMethod string, log *callLog, err error) {
+func (i *interceptors) logCall(ctx context.Context, fullMethod string, log *callLog, err error) {
 	code, reason := status.Code(err), errorinfo.Of(err).GetReason()
 	level := callLevel(code)
 	if fullMethod == execwirev1.SessionService_AttachSession_FullMethodName && slices.Contains(normalEnds, reason) {
 		level = slog.LevelDebug
 	}
-	if !s.cfg.Logger.Enabled(ctx, level) {
+	if !i.cfg.Logger.Enabled(ctx, level) {
 		return
 	}
 	service, method := path.Split(strings.TrimPrefix(fullMethod, "/"))
@@ -129,7 +137,7 @@ func (s *Server) logCall(ctx context.Context, fullMethod string, log *callLog, e
 		fields = append(fields, "reason", reason)
 	}
 	fields = append(append(fields, log.callerFields()...), traceFields(ctx)...)
-	s.cfg.Logger.Log(ctx, level, "finished call", fields...)
+	i.cfg.Logger.Log(ctx, level, "finished call", fields...)
 }
 
 // callerFields returns what the log says about the caller. It has no credentials, and
@@ -170,27 +178,27 @@ func callLevel(code codes.Code) slog.Level {
 	}
 }
 
-func (s *Server) translateUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (i *interceptors) translateUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(ctx, req)
-	return resp, s.toStatus(ctx, err)
+	return resp, i.toStatus(ctx, err)
 }
 
-func (s *Server) translateStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return s.toStatus(stream.Context(), handler(srv, stream))
+func (i *interceptors) translateStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return i.toStatus(stream.Context(), handler(srv, stream))
 }
 
 // recovered turns a panic of a handler into an error of its call. The server
 // continues.
-func (s *Server) recovered(ctx context.Context, panicked any) error {
-	s.cfg.Logger.With(traceFields(ctx)...).Error("a handler panicked", "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
+func (i *interceptors) recovered(ctx context.Context, panicked any) error {
+	i.cfg.Logger.With(traceFields(ctx)...).Error("a handler panicked", "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
 	return newStatus(codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL, "the server failed; its log says more")
 }
 
-func (s *Server) checkUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if err := s.check(ctx, req); err != nil {
+func (i *interceptors) checkUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if err := i.check(ctx, req); err != nil {
 		return nil, err
 	}
-	traffic := s.cfg.Traffic(ctx)
+	traffic := i.cfg.Traffic(ctx)
 	traffic.Received(req)
 	resp, err := handler(ctx, req)
 	if err == nil {
@@ -199,16 +207,16 @@ func (s *Server) checkUnary(ctx context.Context, req any, _ *grpc.UnaryServerInf
 	return resp, err
 }
 
-func (s *Server) checkStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return handler(srv, &checkedStream{ServerStream: stream, server: s, traffic: s.cfg.Traffic(stream.Context())})
+func (i *interceptors) checkStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return handler(srv, &checkedStream{ServerStream: stream, interceptors: i, traffic: i.cfg.Traffic(stream.Context())})
 }
 
 // checkedStream checks every message of a client before the handler receives it, and
 // counts what messages carry.
 type checkedStream struct {
 	grpc.ServerStream
-	server  *Server
-	traffic *traffic.Bytes
+	interceptors *interceptors
+	traffic      *traffic.Bytes
 }
 
 // SendMsg implements grpc.ServerStream.
@@ -223,40 +231,40 @@ func (c *checkedStream) RecvMsg(m any) error {
 		return err
 	}
 	c.traffic.Received(m)
-	return c.server.check(c.Context(), m)
+	return c.interceptors.check(c.Context(), m)
 }
 
 // check authorizes what a message itself asks for, and checks its size and its fields.
 // gRPC itself only rejects messages of twice the size, because it cannot explain why.
-func (s *Server) check(ctx context.Context, req any) error {
+func (i *interceptors) check(ctx context.Context, req any) error {
 	if err := authorizeRequest(ctx, req); err != nil {
 		method, _ := grpc.Method(ctx)
-		s.cfg.Audit.Denied(ctx, whoOf(ctx, needOf(req)), method, req, err, "permission "+needOf(req).String())
+		i.cfg.Audit.Denied(ctx, whoOf(ctx, needOf(req)), method, req, err, "permission "+needOf(req).String())
 		return err
 	}
 	message, ok := req.(proto.Message)
 	if !ok {
 		return nil
 	}
-	if limit := int(s.limits().GetMessageBytes()); proto.Size(message) > limit {
+	if limit := int(i.current.Load().GetMessageBytes()); proto.Size(message) > limit {
 		return translation{codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE}.failure(
 			"the message is larger than "+strconv.Itoa(limit)+" bytes: split it").limit(messageQuota, int64(limit)).status()
 	}
 	return validateFields(message)
 }
 
-func (s *Server) auditUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (i *interceptors) auditUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	who := whoOf(ctx, needs[info.FullMethod].permission|needOf(req))
-	return s.cfg.Audit.Unary(ctx, who, info.FullMethod, req, func(ctx context.Context) (any, error) {
+	return i.cfg.Audit.Unary(ctx, who, info.FullMethod, req, func(ctx context.Context) (any, error) {
 		resp, err := handler(ctx, req)
-		return resp, s.toStatus(ctx, err)
+		return resp, i.toStatus(ctx, err)
 	})
 }
 
-func (s *Server) auditStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (i *interceptors) auditStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	who := whoOf(stream.Context(), needs[info.FullMethod].permission)
-	return s.cfg.Audit.Stream(who, info.FullMethod, stream, func(stream grpc.ServerStream) error {
-		return s.toStatus(stream.Context(), handler(srv, stream))
+	return i.cfg.Audit.Stream(who, info.FullMethod, stream, func(stream grpc.ServerStream) error {
+		return i.toStatus(stream.Context(), handler(srv, stream))
 	})
 }
 

@@ -118,6 +118,7 @@ type Config struct {
 // Server implements the services of execwire.v1. Every method may be called
 // concurrently.
 type Server struct {
+	interceptors
 	cfg            Config // Limits as it was at the start
 	current        atomic.Pointer[Limits]
 	instance       string    // identifies this run of the server
@@ -162,6 +163,7 @@ func New(cfg Config) *Server {
 			MessageBytes: limits.workerMessageBytes(), Logger: cfg.Logger,
 		}),
 	}
+	s.interceptors = interceptors{cfg: &s.cfg, current: &s.current, instance: s.instance}
 	if cfg.Instance == "" {
 		s.began = time.Now()
 	}
