@@ -220,11 +220,7 @@ func (c *clients) serve(q *listen.Queue) {
 }
 
 func (c *clients) serveWebsocket(ctx context.Context, caller auth.Caller, conn *wsconn.Conn) {
-	a := ctx.Value(httpConnKey{}).(*httpConn)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer a.admitted.OnEvict(func(why error) { cancel(why) })()
-	c.serveTransport(ctx, caller.Principal.Name, a.info, conn)
+	c.serveTransport(ctx, caller.Principal.Name, ctx.Value(httpConnKey{}).(*httpConn).info, conn)
 }
 
 // serveStdio serves the standard streams, if they are a listener. The returned
@@ -250,6 +246,7 @@ func (c *clients) serveTransport(ctx context.Context, principal string, info cli
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	one := &clientConn{cancel: cancel, admitted: admittedOf(ctx)}
+	defer one.admitted.OnEvict(func(why error) { cancel(why) })()
 	c.add(one)
 	defer c.remove(one)
 	defer c.recovered(transport.Peer())

@@ -34,17 +34,22 @@ func newGRPCStreams() *grpcStreams {
 
 // intercept is a stream interceptor.
 func (s *grpcStreams) intercept(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	ctx, cancel := context.WithCancelCause(stream.Context())
-	defer cancel(nil)
-	own := &grpcStream{ServerStream: stream, streams: s, ctx: ctx, cancel: cancel}
 	switch info.FullMethod {
 	case reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName,
 		reflectionv1alpha.ServerReflection_ServerReflectionInfo_FullMethodName:
-		own.endWith(s.draining)
+		return s.handle(srv, stream, handler, s.draining)
 	case healthpb.Health_Watch_FullMethodName: // see SendMsg
-	default:
-		return handler(srv, stream)
+		return s.handle(srv, stream, handler, context.Background())
 	}
+	return handler(srv, stream)
+}
+
+// handle calls the handler with a stream that can be ended, and that ends with a context.
+func (s *grpcStreams) handle(srv any, stream grpc.ServerStream, handler grpc.StreamHandler, end context.Context) error {
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	own := &grpcStream{ServerStream: stream, streams: s, ctx: ctx, cancel: cancel}
+	own.endWith(end)
 	err := handler(srv, own)
 	if cause := context.Cause(ctx); errors.Is(cause, errStopping) || errors.Is(cause, errStopped) {
 		return status.Error(codes.Unavailable, cause.Error())

@@ -46,24 +46,21 @@ func newServerStream(caller context.Context, c *call, fullMethod string, m *meth
 // run calls the handler through the interceptor and ends the call with its
 // result.
 func (ss *serverStream) run(interceptor grpc.StreamServerInterceptor) {
-	err := ss.handle(interceptor)
+	var err error
+	if m := ss.method; interceptor == nil || m.isUnary() {
+		err = m.handler(m.impl, ss)
+	} else {
+		err = interceptor(m.impl, ss, &grpc.StreamServerInfo{
+			FullMethod:     ss.fullMethod,
+			IsClientStream: m.clientStreams,
+			IsServerStream: m.serverStreams,
+		}, m.handler)
+	}
 	st, ok := status.FromError(err)
 	if !ok {
 		st = status.FromContextError(err)
 	}
 	ss.call.endByHandler(st, ErrHandlerReturned)
-}
-
-func (ss *serverStream) handle(interceptor grpc.StreamServerInterceptor) error {
-	m := ss.method
-	if interceptor == nil || m.isUnary() {
-		return m.handler(m.impl, ss)
-	}
-	return interceptor(m.impl, ss, &grpc.StreamServerInfo{
-		FullMethod:     ss.fullMethod,
-		IsClientStream: m.clientStreams,
-		IsServerStream: m.serverStreams,
-	}, m.handler)
 }
 
 func (ss *serverStream) Context() context.Context { return ss.ctx }
