@@ -110,7 +110,7 @@ func (p *Process) tryClose() {
 	} else {
 		p.releaseAll()
 	}
-	close(p.closed)
+	p.setClosed(nil)
 	p.terminal.noteClosed()
 }
 

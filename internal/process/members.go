@@ -29,7 +29,7 @@ func Members(processes []*Process) ([][]int, error) {
 	pids := make([][]int, len(processes))
 	for i, p := range processes {
 		select {
-		case <-p.closed:
+		case <-p.Closed():
 			continue
 		default:
 		}

@@ -19,8 +19,9 @@ type Output struct {
 	streams    []*stream
 	lastOutput atomic.Int64 // time of the last output in ns since startedAt; 0: none
 	onTerminal bool
-	terminal   *terminal     // nil: pipes, or nothing is known of it, see Supervisor.Recover
-	closed     chan struct{} // closed in StateClosed
+	terminal   *terminal       // nil: pipes, or nothing is known of it, see Supervisor.Recover
+	closed     context.Context // done in StateClosed
+	setClosed  context.CancelCauseFunc
 }
 
 // Log returns the event log. Its exited event may come later than Exited, see the package comment.
@@ -175,4 +176,8 @@ func (s *patternSearch) addAvailable(reader *eventlog.Reader, batch eventlog.Bat
 }
 
 // Closed returns a channel that is closed when the log has its last event.
-func (o *Output) Closed() <-chan struct{} { return o.closed }
+func (o *Output) Closed() <-chan struct{} { return o.closed.Done() }
+
+// AfterClosed calls f, in a goroutine of its own, when Closed is closed, which it may be already. It does not
+// block.
+func (o *Output) AfterClosed(f func()) { context.AfterFunc(o.closed, f) }

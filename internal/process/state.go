@@ -322,7 +322,7 @@ func (s *Supervisor) restoreProcess(saved *ProcessState) (*Process, error) {
 		close(p.settled)
 	}
 	if p.state == StateClosed {
-		close(p.closed)
+		p.setClosed(nil)
 	}
 	return p, nil
 }

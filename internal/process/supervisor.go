@@ -272,7 +272,7 @@ func discard(p *Process) {
 	p.kill(CauseServerShutdown)
 	<-p.settled
 	p.closeStreams()
-	<-p.closed
+	<-p.Closed()
 }
 
 // startChild starts a child and returns its Process. If it fails and returns a Process all the same, the
@@ -334,10 +334,11 @@ func (s *Supervisor) newProcess(spec Spec, c child, cio *childIO, root *trackedR
 
 // makeProcess returns a Process without state, input and output streams.
 func (s *Supervisor) makeProcess(spec Spec, c child, root *trackedRoot, log *eventlog.Log) *Process {
+	closed, setClosed := context.WithCancelCause(context.Background())
 	return &Process{
 		supervisor:   s,
 		spec:         spec,
-		Output:       Output{log: log, onTerminal: spec.Terminal != nil, closed: make(chan struct{})},
+		Output:       Output{log: log, onTerminal: spec.Terminal != nil, closed: closed, setClosed: setClosed},
 		Input:        Input{maxWrite: s.config.MaxWriteBytes},
 		leader:       newLeader(c, s.signalGroupsByPID),
 		root:         root,

@@ -272,7 +272,7 @@ func (o *Output) WaitScreen(
 	for {
 		var closed bool
 		changed, err := o.WatchScreen(func(s *screen.Screen, seq uint64) {
-			closed = isClosed(o.closed)
+			closed = isClosed(o.Closed())
 			shown, cursor := s.Text(), s.Cursor()
 			if since.IsZero() {
 				since = o.LastOutput()

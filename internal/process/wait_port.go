@@ -25,7 +25,7 @@ const (
 // its cause.
 func (p *Process) WaitPort(ctx context.Context, port uint16, wait time.Duration) (bool, error) {
 	pause := minPortPoll / 2
-	return pollUntil(ctx, wait, p.closed, func() (listening bool, _ time.Duration) {
+	return pollUntil(ctx, wait, p.Closed(), func() (listening bool, _ time.Duration) {
 		began := time.Now()
 		pause = min(2*pause, maxPortPoll)
 		// After the close the PIDs may belong to other processes.

@@ -30,7 +30,7 @@ type Process struct {
 	lastStream  *Ownership  // the latest; nil: no stream has owned it
 	assigned    bool        // it was started and assignOwner or own was called
 	terminating bool        // because its owner did not return
-	closed      bool        // the log is closed and watchClosed has noticed
+	closed      bool        // the log is closed and afterClosed was called
 	reported    bool        // Config.OnClosed was called
 	wasAtRest   bool        // the registry has counted it as at rest
 	forgotten   bool        // its record was removed, but not because the registry closes
@@ -74,10 +74,9 @@ func (p *Process) hasStarted() bool {
 	}
 }
 
-// watchClosed waits until the log is closed and starts the retention of the record.
-func (p *Process) watchClosed() {
+// afterClosed is called when the log is closed, and starts the retention of the record.
+func (p *Process) afterClosed() {
 	defer p.session.registry.goroutines.Done()
-	<-p.Closed()
 	p.markClosed()
 	p.record()
 	if closed := p.session.registry.cfg().OnClosed; closed != nil {

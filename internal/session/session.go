@@ -119,7 +119,7 @@ func (s *Session) startError() error {
 }
 
 // isFull reports whether the limit of running processes is reached; 0 is no limit. A
-// process whose log is closed does not count, even if watchClosed has not noticed.
+// process whose log is closed does not count, even if afterClosed was not called yet.
 // s.mu is held.
 func (s *Session) isFull(most int) bool {
 	if most == 0 || s.running < most {
@@ -173,8 +173,8 @@ func (s *Session) Processes(after string, limit int) (list []*Process, more bool
 	return list, false
 }
 
-// noteClosed notes that the process with the id has closed, if it has: watchClosed may not
-// have noticed yet. It does not block.
+// noteClosed notes that the process with the id has closed, if it has: afterClosed may not
+// have been called yet. It does not block.
 func (s *Session) noteClosed(id string) {
 	if p, err := s.Process(id); err == nil && p.Log().Stats().Closed {
 		p.markClosed()

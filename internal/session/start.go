@@ -143,7 +143,7 @@ func (r *startRequest) spawn(ctx context.Context, p *Process) (*Ownership, error
 		o.startGrace()
 		o, err = nil, context.Cause(ctx)
 	}
-	go p.watchClosed()
+	p.AfterClosed(p.afterClosed)
 	return o, err
 }
 

@@ -372,7 +372,7 @@ func (p *Process) resumeRecord(saved *ProcessState) {
 	if p.closed {
 		return
 	}
-	go p.watchClosed()
+	p.AfterClosed(p.afterClosed)
 	if p.terminating {
 		p.session.registry.background(func() { kill(p.Process) })
 	}
