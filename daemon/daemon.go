@@ -395,9 +395,9 @@ func limits(cfg config.Config) server.Limits {
 		NoPrepared:       !cfg.HasPreparedExec(),
 		FileURLMaxAge:    time.Duration(cfg.SignedURLMaxAge),
 		AbandonedUploads: int(cfg.AbandonedUploads),
-		FileHelpers:      int(cfg.FileHelpers),
-		FileHelpersTotal: int(cfg.FileHelpersTotal),
-		FileHelperIdle:   time.Duration(cfg.FileHelperIdleTime),
+		FileWorkers:      int(cfg.FileWorkers),
+		FileWorkersTotal: int(cfg.FileWorkersTotal),
+		FileWorkerIdle:   time.Duration(cfg.FileWorkerIdleTime),
 	}
 }
 

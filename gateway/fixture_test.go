@@ -52,7 +52,7 @@ func newTestServer(t testing.TB, change ...func(*serverSettings)) *testServer {
 				StdinWriteBytes: 1 << 20, StdinQueueBytes: 1 << 20, MessageBytes: 4 << 20, MaxWait: durationpb.New(time.Minute),
 				WatchesPerPrincipal: 1000, AwaitedPathsPerPrincipal: 10_000, WatchedDirectoriesPerWatch: 10_000, WatchPendingBytes: 1 << 20,
 			},
-			FileHelpers: 8, FileHelpersTotal: 64, FileHelperIdle: time.Minute,
+			FileWorkers: 8, FileWorkersTotal: 64, FileWorkerIdle: time.Minute,
 		},
 		http:     httpclient.New(httpclient.Options{HeadBytes: 16 << 10, PerOwner: 100}),
 		sessions: serversession.Config{DefaultGrace: 30 * time.Second, MaxGrace: time.Hour, ClosedRetention: 30 * time.Second},

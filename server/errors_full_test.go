@@ -47,7 +47,7 @@ func TestLimitErrors_NameSettingAndRetryDelay(t *testing.T) {
 		failures = append(failures, &httpclient.Error{Kind: kind, Limit: 7})
 	}
 	failures = append(failures, s.check(context.Background(), &errdetails.ErrorInfo{Reason: "large"}),
-		fromWorkerStart("sandbox", "", &fileworker.LimitError{Setting: "file_helpers_total", Limit: 7}),
+		fromWorkerStart("sandbox", "", &fileworker.LimitError{Setting: "file_workers_total", Limit: 7}),
 		fromAuth(&auth.Error{Kind: auth.KindTooManyAttempts, RetryAfter: time.Second, Err: errors.New("cause")}))
 	limits := 0
 	for _, failure := range failures {

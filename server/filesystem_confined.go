@@ -90,7 +90,7 @@ func fromWorkerStart(field, sessionID string, err error) error {
 	case errors.Is(err, fileworker.ErrClosed):
 		return &session.Error{Kind: session.SessionClosed, Subject: sessionID}
 	case errors.As(err, &limit):
-		return translation{codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HELPERS}.failure(limit.Error()).
+		return translation{codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_WORKERS}.failure(limit.Error()).
 			limit(quota{setting: limit.Setting, unit: "processes"}, int64(limit.Limit)).status()
 	}
 	return fromSandbox(field, err)
@@ -146,7 +146,7 @@ func fromWorkerCall(ctx context.Context, lease *fileworker.Lease, err error) err
 	case lease.Closed():
 		return &session.Error{Kind: session.SessionClosed, Subject: session.DefaultID}
 	}
-	return translation{codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_FILE_HELPER_ENDED}.failure(
+	return translation{codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_FILE_WORKER_ENDED}.failure(
 		"the worker that made the call ended in the middle of it: what it has done stays; try again").retry(0).status()
 }
 

@@ -90,7 +90,7 @@ func dropLostHandle(handles *fsops.Handles, handleID string, err error) error {
 	case reason == reasonName(execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND):
 		_ = handles.CloseFile(handleID)
 		return fsops.HandleNotFoundError(handleID)
-	case reason == reasonName(execwirev1.ErrorReason_ERROR_REASON_FILE_HELPER_ENDED):
+	case reason == reasonName(execwirev1.ErrorReason_ERROR_REASON_FILE_WORKER_ENDED):
 		_ = handles.CloseFile(handleID)
 	}
 	return err

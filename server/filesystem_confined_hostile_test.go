@@ -106,7 +106,7 @@ func TestConfinedFiles_ParentOfOutsideLink_IsDenied(t *testing.T) {
 func TestConfinedHandles_Idle_AreClosed(t *testing.T) {
 	_, work, outside := makeWorkplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) {
-		s.limits.FileHelpers, s.limits.FileHandleIdleTime = 1, durationpb.New(10*time.Millisecond)
+		s.limits.FileWorkers, s.limits.FileHandleIdleTime = 1, durationpb.New(10*time.Millisecond)
 	})
 	open := &execwirev1.OpenFileRequest{HandleId: "h", Path: work + "/file", Mode: execwirev1.OpenMode_OPEN_MODE_READ, Sandbox: policyOf(work)}
 	if _, err := f.files.OpenFile(f.ctx, open); err != nil {
@@ -117,7 +117,7 @@ func TestConfinedHandles_Idle_AreClosed(t *testing.T) {
 		if err == nil {
 			break
 		}
-		expectFailure(t, err, codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HELPERS)
+		expectFailure(t, err, codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_WORKERS)
 	}
 	_, err := f.files.ReadBlock(f.ctx, &execwirev1.ReadBlockRequest{HandleId: "h", Length: 1})
 	expectFailure(t, err, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND)

@@ -139,7 +139,7 @@ func TestConfinedUploads_CountTowardsPrincipalLimit(t *testing.T) {
 func TestConfinedUploads_Abandoned_DoNotBlockNewOnes(t *testing.T) {
 	dir, _, _ := makeWorkplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) {
-		s.limits.UploadsPerPrincipal, s.limits.AbandonedUploads, s.limits.FileHelpers = 2, 2, 2
+		s.limits.UploadsPerPrincipal, s.limits.AbandonedUploads, s.limits.FileWorkers = 2, 2, 2
 	})
 	for i := range 6 {
 		work := fmt.Sprint(dir, "/", i)
@@ -162,7 +162,7 @@ func TestConfinedUploads_Abandoned_DoNotBlockNewOnes(t *testing.T) {
 // not fail.
 func TestWorkers_MoreWorkspacesThanWorkers_TakeTurns(t *testing.T) {
 	dir, _, _ := makeWorkplace(t)
-	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.FileHelpers = 2 })
+	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.FileWorkers = 2 })
 	var callers sync.WaitGroup
 	for i := range 6 {
 		work := fmt.Sprint(dir, "/", i)

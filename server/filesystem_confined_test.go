@@ -480,19 +480,19 @@ func TestFileWorker_Killed_FailsCallsAndIsReplaced(t *testing.T) {
 		for err == nil {
 			_, err = stream.Recv()
 		}
-		expectFailure(t, err, codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_FILE_HELPER_ENDED)
+		expectFailure(t, err, codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_FILE_WORKER_ENDED)
 		read := func(id string) error {
 			_, err := f.files.ReadBlock(f.ctx, &execwirev1.ReadBlockRequest{HandleId: id, Length: 1})
 			return err
 		}
-		expectFailure(t, read("h"), codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_FILE_HELPER_ENDED)
+		expectFailure(t, read("h"), codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_FILE_WORKER_ENDED)
 		expectFailure(t, read("h"), codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND)
 		for {
 			_, err := f.files.OpenFile(f.ctx, open)
 			if err == nil {
 				break
 			}
-			expectFailure(t, err, codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_FILE_HELPER_ENDED)
+			expectFailure(t, err, codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_FILE_WORKER_ENDED)
 		}
 		if err := read("h"); err != nil {
 			t.Error(err)
@@ -528,8 +528,8 @@ func TestConfinedHandles_CountTowardsSessionLimit(t *testing.T) {
 // The oldest unused worker is evicted; workers in use are not.
 func TestFileWorker_Limits_EvictIdleOnly(t *testing.T) {
 	for setting, limit := range map[string]func(*settings){
-		"file_helpers_per_principal": func(s *settings) { s.limits.FileHelpers = 2 },
-		"file_helpers_total":         func(s *settings) { s.limits.FileHelpersTotal = 2 },
+		"file_workers_per_principal": func(s *settings) { s.limits.FileWorkers = 2 },
+		"file_workers_total":         func(s *settings) { s.limits.FileWorkersTotal = 2 },
 	} {
 		_, work, outside := makeWorkplace(t)
 		f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), limit)
@@ -550,7 +550,7 @@ func TestFileWorker_Limits_EvictIdleOnly(t *testing.T) {
 			}
 		}
 		err := read(policies[2])
-		expectFailure(t, err, codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HELPERS)
+		expectFailure(t, err, codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_WORKERS)
 		if info := errorinfo.Of(err).GetMetadata(); info["setting"] != setting || info["limit"] != "2" {
 			t.Errorf("%s: %v", setting, info)
 		}
@@ -571,7 +571,7 @@ func TestFileWorker_Limits_EvictIdleOnly(t *testing.T) {
 // An unused worker ends, and an empty default session is removed with it.
 func TestFileWorker_Idle_Ends(t *testing.T) {
 	_, work, _ := makeWorkplace(t)
-	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.FileHelperIdle = 10 * time.Millisecond })
+	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.FileWorkerIdle = 10 * time.Millisecond })
 	if _, err := f.files.ReadFile(f.ctx, &execwirev1.ReadFileRequest{Path: work + "/file", Sandbox: policyOf(work)}); err != nil {
 		t.Fatal(err)
 	}
@@ -611,7 +611,7 @@ func TestFileWorker_ConcurrentCalls_ShareOne(t *testing.T) {
 func TestConfinedUpload_Cut_CanResume(t *testing.T) {
 	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
 		_, work, _ := makeWorkplace(t)
-		f, policy := newFixture(t, withSandboxes(sandboxes), func(s *settings) { s.limits.FileHelpers = 1 }), policyOf("+"+work)
+		f, policy := newFixture(t, withSandboxes(sandboxes), func(s *settings) { s.limits.FileWorkers = 1 }), policyOf("+"+work)
 		head := func(offset uint64, p *execwirev1.SandboxPolicy) *execwirev1.UploadHead {
 			return &execwirev1.UploadHead{Path: work + "/up", Sandbox: p, UploadId: "id", Offset: offset, Mode: execwirev1.UploadMode_UPLOAD_MODE_REPLACE}
 		}

@@ -81,7 +81,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 				WatchesPerPrincipal: 10, AwaitedPathsPerPrincipal: 2000, WatchedDirectoriesPerWatch: 1000, WatchPendingBytes: 1 << 20,
 			},
 			AbandonedUploads: 4,
-			FileHelpers:      4, FileHelpersTotal: 8, FileHelperIdle: time.Minute,
+			FileWorkers:      4, FileWorkersTotal: 8, FileWorkerIdle: time.Minute,
 		},
 		sessions:  session.Config{DefaultGrace: 30 * time.Second, MaxGrace: time.Hour, ClosedRetention: 30 * time.Second},
 		principal: func() auth.Principal { return auth.InProcess },

@@ -48,11 +48,11 @@ type Limits struct {
 	NoDirect, NoPrepared bool
 	// FileURLMaxAge is the longest time for which a URL of a file is signed.
 	FileURLMaxAge time.Duration
-	// FileHelpers is how many workers for confined file calls a principal may have,
-	// FileHelpersTotal how many all principals together may have, and FileHelperIdle
+	// FileWorkers is how many workers for confined file calls a principal may have,
+	// FileWorkersTotal how many all principals together may have, and FileWorkerIdle
 	// how long an unused one stays.
-	FileHelpers, FileHelpersTotal int
-	FileHelperIdle                time.Duration
+	FileWorkers, FileWorkersTotal int
+	FileWorkerIdle                time.Duration
 }
 
 // Config is the configuration of a server.
@@ -159,7 +159,7 @@ func New(cfg Config) *Server {
 			Directories: int(limits.GetWatchedDirectoriesPerWatch()), PendingBytes: int(limits.GetWatchPendingBytes()),
 		}),
 		workers: fileworker.NewPool(fileworker.Options{
-			PerPrincipal: limits.FileHelpers, Total: limits.FileHelpersTotal, Idle: limits.FileHelperIdle, Complete: limits.AbandonedUploads,
+			PerPrincipal: limits.FileWorkers, Total: limits.FileWorkersTotal, Idle: limits.FileWorkerIdle, Complete: limits.AbandonedUploads,
 			MessageBytes: limits.workerMessageBytes(), Logger: cfg.Logger,
 		}),
 	}
@@ -179,7 +179,7 @@ func New(cfg Config) *Server {
 	if cfg.KeepWatcher {
 		reserve := 0
 		if cfg.Sandboxes != nil {
-			reserve = min(inotifyReserve(), cfg.Limits.FileHelpersTotal)
+			reserve = min(inotifyReserve(), cfg.Limits.FileWorkersTotal)
 		}
 		s.watcher.Keep(reserve)
 	}

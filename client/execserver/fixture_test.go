@@ -55,7 +55,7 @@ func newGateway(t testing.TB) *gatewayServer {
 				ReadFileBytes: 1 << 20, FileHandlesPerSession: 100, FileHandleIdleTime: durationpb.New(time.Minute), UploadsPerPrincipal: 100, UploadRetention: durationpb.New(time.Minute),
 			},
 			AbandonedUploads: 100,
-			FileHelpers:      8, FileHelpersTotal: 64, FileHelperIdle: time.Minute,
+			FileWorkers:      8, FileWorkersTotal: 64, FileWorkerIdle: time.Minute,
 		},
 		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(auth.InProcess), nil },
 		Version:      "test",

@@ -33,7 +33,7 @@ var reasonCodes = map[execwirev1.ErrorReason]codes.Code{
 	execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED:        codes.Unauthenticated,
 	execwirev1.ErrorReason_ERROR_REASON_DRAINING:               codes.Unavailable,
 	execwirev1.ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED:    codes.Unavailable,
-	execwirev1.ErrorReason_ERROR_REASON_FILE_HELPER_ENDED:      codes.Unavailable,
+	execwirev1.ErrorReason_ERROR_REASON_FILE_WORKER_ENDED:      codes.Unavailable,
 	execwirev1.ErrorReason_ERROR_REASON_AUDIT_LOG_FAILED:       codes.Unavailable,
 	execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED:       codes.PermissionDenied,
 	execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND:      codes.NotFound,

@@ -97,7 +97,7 @@ func newFixture(t *testing.T, set settings) *fixture {
 	cfg := server.Config{
 		Sessions: sessions,
 		Limits: server.Limits{ServerLimits: &execwirev1.ServerLimits{MessageBytes: 4 << 20, ReadFileBytes: 1 << 20,
-			UploadRetention: durationpb.New(time.Hour), UploadsPerPrincipal: 4}, AbandonedUploads: 4, FileHelpers: 2, FileHelpersTotal: 2, FileHelperIdle: time.Minute},
+			UploadRetention: durationpb.New(time.Hour), UploadsPerPrincipal: 4}, AbandonedUploads: 4, FileWorkers: 2, FileWorkersTotal: 2, FileWorkerIdle: time.Minute},
 		Authenticate:    func(context.Context) (auth.Caller, error) { return auth.Unrestricted(auth.Loopback), nil },
 		RequiredSandbox: set.required,
 	}

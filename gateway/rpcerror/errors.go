@@ -36,7 +36,7 @@ var codesOf = map[execwirev1.ErrorReason]int{
 	execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE:      jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_SANDBOX_PATH_UNSAFE:      jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_SANDBOX_TOO_LARGE:        jsonrpc.CodeLimitReached,
-	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HELPERS:    jsonrpc.CodeLimitReached,
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_WORKERS:    jsonrpc.CodeLimitReached,
 	execwirev1.ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED:    jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED:          jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_STDIN_IS_TERMINAL:        jsonrpc.CodeInvalidRequest,

@@ -47,7 +47,7 @@ func TestWatch_WithoutInotifyInstances_Works(t *testing.T) {
 // A worker releases its inotify instance: more workers than there are instances in reserve can
 // watch one after the other.
 func TestWatch_WithReservedInstancesThatWereUsed_Works(t *testing.T) {
-	server := harness.ServeAs(t, instancesUser, 400, 400, "EXECWIRE_SANDBOX_BACKENDS=landlock", "EXECWIRE_FILE_HELPERS_PER_PRINCIPAL=1")
+	server := harness.ServeAs(t, instancesUser, 400, 400, "EXECWIRE_SANDBOX_BACKENDS=landlock", "EXECWIRE_FILE_WORKERS_PER_PRINCIPAL=1")
 	conn := harness.Dial(t, "tcp", server.Address(harness.TCPTransport))
 	useAllInstances(t, conn)
 	for range 10 { // the reserve has 8 at most

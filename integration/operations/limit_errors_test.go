@@ -191,8 +191,8 @@ var reachedLimits = map[string]limitCase{
 // reachedElsewhere are settings that limit requests, with the test that reaches each.
 var reachedElsewhere = map[string]string{
 	"failed_attempts":                    "server: TestLimitErrors_NameSettingAndRetryDelay",
-	"file_helpers_per_principal":         "server: TestLimitErrors_NameSettingAndRetryDelay",
-	"file_helpers_total":                 "server: TestLimitErrors_NameSettingAndRetryDelay",
+	"file_workers_per_principal":         "server: TestLimitErrors_NameSettingAndRetryDelay",
+	"file_workers_total":                 "server: TestLimitErrors_NameSettingAndRetryDelay",
 	"recording_bytes_total":              "internal/recorder: TestTotalBytes_Refuses",
 	"control_requests_per_connection":    "gateway: TestLimitRefusals_NameTheSettingAndWhenToRetry",
 	"incoming_bytes_per_connection":      "gateway: TestLimitRefusals_NameTheSettingAndWhenToRetry",

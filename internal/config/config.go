@@ -137,12 +137,12 @@ type Config struct {
 	// FileHandleIdleTime is how long unused handles of default sessions stay open.
 	FileHandleIdleTime Duration `name:"file_handle_idle_time" reload:"no" default:"10m" unit:"duration" min:"1s" max:"24h" help:"How long an unused handle of a default session, which never ends, stays open."`
 
-	// FileHelpers limits the workers for sandboxed file calls of one principal.
-	FileHelpers Count `name:"file_helpers_per_principal" reload:"no" default:"48" unit:"processes" min:"1" max:"1000" help:"Workers for sandboxed file calls of one principal, one for each policy and session. At the limit the worker that was unused longest is ended. While all are in use, further calls wait; they are refused if watches, handles and active uploads occupy all of them. A worker with only interrupted uploads is ended, and its uploads are dropped."`
-	// FileHelpersTotal limits the workers of all principals.
-	FileHelpersTotal Count `name:"file_helpers_total" reload:"no" default:"64" unit:"processes" min:"1" max:"10000" help:"Workers for sandboxed file calls of all principals, those that are ending included. An eighth is reserved for principals that have none. An idle worker has 4MiB to 7MiB of memory of its own; the rest of its resident memory is the program file, which all share."`
-	// FileHelperIdleTime is how long unused workers are kept.
-	FileHelperIdleTime Duration `name:"file_helper_idle_time" reload:"no" default:"1m" unit:"duration" min:"1s" max:"24h" help:"How long an unused worker for sandboxed file calls is kept."`
+	// FileWorkers limits the workers for sandboxed file calls of one principal.
+	FileWorkers Count `name:"file_workers_per_principal" reload:"no" default:"48" unit:"processes" min:"1" max:"1000" help:"Workers for sandboxed file calls of one principal, one for each policy and session. At the limit the worker that was unused longest is ended. While all are in use, further calls wait; they are refused if watches, handles and active uploads occupy all of them. A worker with only interrupted uploads is ended, and its uploads are dropped."`
+	// FileWorkersTotal limits the workers of all principals.
+	FileWorkersTotal Count `name:"file_workers_total" reload:"no" default:"64" unit:"processes" min:"1" max:"10000" help:"Workers for sandboxed file calls of all principals, those that are ending included. An eighth is reserved for principals that have none. An idle worker has 4MiB to 7MiB of memory of its own; the rest of its resident memory is the program file, which all share."`
+	// FileWorkerIdleTime is how long unused workers are kept.
+	FileWorkerIdleTime Duration `name:"file_worker_idle_time" reload:"no" default:"1m" unit:"duration" min:"1s" max:"24h" help:"How long an unused worker for sandboxed file calls is kept."`
 
 	// Cgroup says whether and where control groups are used.
 	Cgroup string `name:"cgroup" reload:"no" default:"auto" unit:"choice" choices:"auto,off,/" help:"Whether each process gets a control group, which makes killing it certain. auto: if there is a writable cgroup v2 tree. off: never. A path of a directory in such a tree: there, or the server does not start."`

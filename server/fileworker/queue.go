@@ -121,10 +121,10 @@ func (p *Pool) capacityLocked(s *Set) (victim *worker, limit *noCapacity) {
 	if len(own) > 0 {
 		allowed -= total / reservedShare
 	}
-	limit = &noCapacity{LimitError: LimitError{Setting: "file_helpers_total", Limit: total}}
+	limit = &noCapacity{LimitError: LimitError{Setting: "file_workers_total", Limit: total}}
 	switch {
 	case len(own) >= p.options.PerPrincipal:
-		limit.LimitError = LimitError{Setting: "file_helpers_per_principal", Limit: p.options.PerPrincipal}
+		limit.LimitError = LimitError{Setting: "file_workers_per_principal", Limit: p.options.PerPrincipal}
 		from = own
 	case len(p.all) < allowed:
 		return nil, nil

@@ -140,7 +140,7 @@ func TestUse_StartTimeout_BoundsWaiting(t *testing.T) {
 	<-q.started
 	q.options.StartTimeout = time.Millisecond
 	err := <-q.use(ctx, set, "second")
-	if limit, is := errors.AsType[*LimitError](err); !is || limit.Limit != 1 || limit.Setting != "file_helpers_per_principal" {
+	if limit, is := errors.AsType[*LimitError](err); !is || limit.Limit != 1 || limit.Setting != "file_workers_per_principal" {
 		t.Errorf("the second call fails with %v", err)
 	}
 	q.options.StartTimeout = time.Hour

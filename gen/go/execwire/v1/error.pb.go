@@ -284,10 +284,10 @@ const (
 	// The principal or the server has reached its limit of workers for sandboxed file
 	// calls; metadata "limit" is its value, and "setting" its name. Retry when calls have
 	// ended, or use the policy of an existing worker. RESOURCE_EXHAUSTED.
-	ErrorReason_ERROR_REASON_TOO_MANY_FILE_HELPERS ErrorReason = 99
+	ErrorReason_ERROR_REASON_TOO_MANY_FILE_WORKERS ErrorReason = 99
 	// The worker of a sandboxed file call ended during the call; its file handles are
 	// closed. Effects of the call remain. UNAVAILABLE; try again.
-	ErrorReason_ERROR_REASON_FILE_HELPER_ENDED ErrorReason = 100
+	ErrorReason_ERROR_REASON_FILE_WORKER_ENDED ErrorReason = 100
 	// The listener has reached its limit of connections, and this one got no slot or lost
 	// it to a principal with fewer connections; metadata "limit" is the limit, and
 	// "setting" its name (connections_per_listener). Details have a RetryInfo. A call
@@ -442,8 +442,8 @@ var (
 		94:  "ERROR_REASON_TOO_MANY_WATCHES",
 		95:  "ERROR_REASON_WATCH_UNAVAILABLE",
 		98:  "ERROR_REASON_SANDBOX_TOO_LARGE",
-		99:  "ERROR_REASON_TOO_MANY_FILE_HELPERS",
-		100: "ERROR_REASON_FILE_HELPER_ENDED",
+		99:  "ERROR_REASON_TOO_MANY_FILE_WORKERS",
+		100: "ERROR_REASON_FILE_WORKER_ENDED",
 		101: "ERROR_REASON_TOO_MANY_CONNECTIONS",
 		110: "ERROR_REASON_PORT_DENIED",
 		111: "ERROR_REASON_PORT_CONNECTION_REFUSED",
@@ -551,8 +551,8 @@ var (
 		"ERROR_REASON_TOO_MANY_WATCHES":           94,
 		"ERROR_REASON_WATCH_UNAVAILABLE":          95,
 		"ERROR_REASON_SANDBOX_TOO_LARGE":          98,
-		"ERROR_REASON_TOO_MANY_FILE_HELPERS":      99,
-		"ERROR_REASON_FILE_HELPER_ENDED":          100,
+		"ERROR_REASON_TOO_MANY_FILE_WORKERS":      99,
+		"ERROR_REASON_FILE_WORKER_ENDED":          100,
 		"ERROR_REASON_TOO_MANY_CONNECTIONS":       101,
 		"ERROR_REASON_PORT_DENIED":                110,
 		"ERROR_REASON_PORT_CONNECTION_REFUSED":    111,
@@ -695,8 +695,8 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x1dERROR_REASON_TOO_MANY_WATCHES\x10^\x12\"\n" +
 	"\x1eERROR_REASON_WATCH_UNAVAILABLE\x10_\x12\"\n" +
 	"\x1eERROR_REASON_SANDBOX_TOO_LARGE\x10b\x12&\n" +
-	"\"ERROR_REASON_TOO_MANY_FILE_HELPERS\x10c\x12\"\n" +
-	"\x1eERROR_REASON_FILE_HELPER_ENDED\x10d\x12%\n" +
+	"\"ERROR_REASON_TOO_MANY_FILE_WORKERS\x10c\x12\"\n" +
+	"\x1eERROR_REASON_FILE_WORKER_ENDED\x10d\x12%\n" +
 	"!ERROR_REASON_TOO_MANY_CONNECTIONS\x10e\x12\x1c\n" +
 	"\x18ERROR_REASON_PORT_DENIED\x10n\x12(\n" +
 	"$ERROR_REASON_PORT_CONNECTION_REFUSED\x10o\x12'\n" +
