@@ -70,6 +70,26 @@ func TestIndex_NamesFilesThatExist(t *testing.T) {
 	}
 }
 
+// TestIndex_NamesEveryPackage checks that docs/README.md or docs/architecture.md says where each package
+// belongs. Examples and integration tests have documents of their own.
+func TestIndex_NamesEveryPackage(t *testing.T) {
+	source, err := repositoryTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := readDocument(t, "docs/README.md") + readDocument(t, "docs/architecture.md")
+	checked := map[string]bool{".": true}
+	for _, file := range source.files {
+		if top, _, _ := strings.Cut(file.dir, "/"); checked[file.dir] || file.test || slices.Contains([]string{"examples", "integration"}, top) {
+			continue
+		}
+		checked[file.dir] = true
+		if !strings.Contains(text, "`"+file.dir+"`") && !strings.Contains(text, "`"+file.dir+"/") {
+			t.Errorf("neither docs/README.md nor docs/architecture.md names %s", file.dir)
+		}
+	}
+}
+
 // TestDocuments_NameGoFilesThatExist checks every path of a Go file in any document.
 func TestDocuments_NameGoFilesThatExist(t *testing.T) {
 	for _, document := range documents(t) {

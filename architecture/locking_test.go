@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-var lockName = regexp.MustCompile("`([a-z]+)\\.([A-Za-z]+)\\.([a-z]+)`")
+var lockName = regexp.MustCompile("`([a-z]+)\\.([A-Za-z]+)\\.([a-z][A-Za-z]*)`")
 
 // TestLocking_NamesLocksThatExist finds every lock of docs/locking.md, written as
 // package.type.field, in the source.
