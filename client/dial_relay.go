@@ -148,7 +148,7 @@ func (d *recordingDialer) lastReceived() time.Time {
 	if d.current == nil {
 		return time.Time{}
 	}
-	return d.current.HeardAt()
+	return d.current.LastReceived()
 }
 
 // setRejected records whether the last attempt, with result err, was rejected

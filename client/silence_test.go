@@ -27,7 +27,7 @@ type silentServer struct{ silentSince atomic.Pointer[time.Time] }
 
 func (s *silentServer) hush() { s.silentSince.Store(new(time.Now())) }
 
-func (s *silentServer) heardAt() time.Time {
+func (s *silentServer) lastReceived() time.Time {
 	if at := s.silentSince.Load(); at != nil {
 		return *at
 	}
@@ -51,7 +51,7 @@ func TestRun_SilentServer_LostSinceLastReceived(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			return status.Error(codes.Unavailable, "the executor has left")
 		})
-		c.life.lastReceived = silent.heardAt
+		c.life.lastReceived = silent.lastReceived
 		begin, lostAfter := time.Now(), time.Duration(0)
 		_, err := c.Run(t.Context(), RunOptions{Process: direct("x"), OnLost: func(error) { lostAfter = time.Since(begin) }})
 		if lostAfter < silentAfter || lostAfter > silentAfter+2*silenceInterval {
@@ -83,7 +83,7 @@ func TestRun_SilentServerReturns_Resumes(t *testing.T) {
 			silent.silentSince.Store(nil)
 			return sends(nil, started(0), events(stdout(2, 1, "b"), exited(3, 0), closed(4, 2)))(stream)
 		})
-		c.life.lastReceived = silent.heardAt
+		c.life.lastReceived = silent.lastReceived
 		resumed := 0
 		exit, err := c.Run(t.Context(), RunOptions{Process: direct("x"), OnResumed: func() { resumed++ }})
 		if err != nil || exit.StdoutBytes != 2 || exit.Resumed != 1 || resumed != 1 {

@@ -522,7 +522,7 @@ func (d *Daemon) logUpgraded() {
 	d.upgrades.done(pause)
 	d.opts.Logger.Info("upgraded", "previous", u.state.GetProgramVersion(), "version", d.opts.Version,
 		slog.Duration("pause", pause), "running", d.sessions.Totals().Running)
-	go u.state.ReapHelpers()
+	go u.state.ReapWorkers()
 }
 
 // checkTaken lets tests make an upgrade fail in the new program.

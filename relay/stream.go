@@ -239,9 +239,9 @@ func cleanReason(reason string) string {
 // Done returns a channel that is closed when the stream has ended.
 func (s *Stream) Done() <-chan struct{} { return s.done }
 
-// HeardAt returns when the last frame of the peer was received, or the stream
+// LastReceived returns when the last frame of the peer was received, or the stream
 // began.
-func (s *Stream) HeardAt() time.Time {
+func (s *Stream) LastReceived() time.Time {
 	s.endpoint.mu.Lock()
 	defer s.endpoint.mu.Unlock()
 	return s.state.flow.silenceEnd.Add(-s.endpoint.table.config.SilenceTimeout)

@@ -316,10 +316,10 @@ func closeEachOnExec() error {
 	return err
 }
 
-// ReapHelpers reaps the file workers of the program before, which are children in the session
+// ReapWorkers reaps the file workers of the program before, which are children in the session
 // of this program: they end by themselves with their connections, and no other code waits for
-// them. It starts a goroutine for each, which ends with it.
-func (s *State) ReapHelpers() {
+// them. It starts a goroutine for each, which ends with it and for which nobody waits.
+func (s *State) ReapWorkers() {
 	session, err := unix.Getsid(0)
 	list, listErr := procfs.List()
 	if err != nil || listErr != nil {

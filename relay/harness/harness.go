@@ -267,10 +267,10 @@ type Conn struct {
 	stream *relay.Stream
 }
 
-// HeardAt returns when the last frame from the executor arrived. A live executor
-// sends a frame at least every HeartbeatInterval of Options.Relay. HeardAt does
+// LastReceived returns when the last frame from the executor arrived. A live executor
+// sends a frame at least every HeartbeatInterval of Options.Relay. LastReceived does
 // not block.
-func (c *Conn) HeardAt() time.Time { return c.stream.HeardAt() }
+func (c *Conn) LastReceived() time.Time { return c.stream.LastReceived() }
 
 // Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {

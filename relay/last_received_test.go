@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Heartbeats of an otherwise idle peer count as heard; without them HeardAt does
+// Heartbeats of an otherwise idle peer count as received; without them LastReceived does
 // not advance.
-func TestStream_HeardAt_FollowsSignsOfLife(t *testing.T) {
+func TestStream_LastReceived_FollowsSignsOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const interval = 4 * time.Second
 		harness, executor := endpoint(t, Config{Role: Harness, HeartbeatInterval: interval}), endpoint(t, Config{})
@@ -18,12 +18,12 @@ func TestStream_HeardAt_FollowsSignsOfLife(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if silent := time.Since(stream.HeardAt()); silent > interval {
+		if silent := time.Since(stream.LastReceived()); silent > interval {
 			t.Errorf("a peer that is there is silent for %v", silent)
 		}
 		cut()
 		time.Sleep(10 * time.Second)
-		if silent := time.Since(stream.HeardAt()); silent < 10*time.Second {
+		if silent := time.Since(stream.LastReceived()); silent < 10*time.Second {
 			t.Errorf("a peer that is away for 10s is silent for %v", silent)
 		}
 	})
