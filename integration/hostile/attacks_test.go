@@ -2,16 +2,15 @@ package hostile
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/execwire/execwire/integration/harness"
-	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/testrace"
 )
 
@@ -24,8 +23,6 @@ type attack struct {
 	// most limits the growth of the server's memory in MiB in a soak, including garbage, and half
 	// of it in a smaller run; 0 means usualGrowth.
 	most int64
-	// slow skips it in short runs.
-	slow bool
 	wave func(a *attackWave)
 }
 
@@ -272,22 +269,23 @@ func (r *attacker) answers(n int) (refused map[int]int, err error) {
 	return refused, nil
 }
 
+// keptWorkers is how many goroutines a server keeps for later calls.
+const keptWorkers = 16
+
 // TestHostileClients_DoNotAffectOthers runs every attack against a separate server while a
 // neighbour works on it. All responses to the neighbour are right, the server's memory stays
 // bounded, and nothing remains of the attack.
 func TestHostileClients_DoNotAffectOthers(t *testing.T) {
 	testrace.WithoutRace(t)
 	for _, one := range attacks() {
-		if one.slow && testing.Short() {
-			continue // runs in make test-all
-		}
 		t.Run(one.name, func(t *testing.T) {
 			server := harness.Serve(t, one.environment()...)
 			pid := server.ServerPID(t)
 			neighbour := moveIn(t, server.Address(harness.WebsocketTransport))
 			neighbour.work(3)
+			goroutines := func() int { return goroutines(t, server.Address(harness.WebsocketTransport)) }
 			kernel := harness.ProcStat{Tb: t, Pid: pid}
-			before, memory := kernel.Descriptors(), server.ResidentBytes(t, "VmHWM")
+			before, memory, running := kernel.Descriptors(), server.ResidentBytes(t, "VmHWM"), goroutines()
 			rounds := neighbour.workDuring(one, testScale())
 			grown := (server.ResidentBytes(t, "VmHWM") - memory) >> 20
 			t.Logf("%d rounds of the neighbour; resident memory grew by up to %d MiB", rounds, grown)
@@ -296,31 +294,29 @@ func TestHostileClients_DoNotAffectOthers(t *testing.T) {
 			}
 			harness.Eventually(t, "the descriptors of the attack are closed", func() bool { return kernel.Descriptors() <= before })
 			harness.Eventually(t, "the processes of the attack are gone", func() bool { return len(harness.Descendants(pid)) == 0 })
+			harness.Eventually(t, "the goroutines of the attack have ended", func() bool { return goroutines() <= running+keptWorkers })
 			neighbour.work(3)
 		})
 	}
 }
 
-// keptWorkers is how many goroutines a server keeps for later calls.
-const keptWorkers = 16
-
-// TestHostileClients_LeakNoGoroutine does the same with a server in this process.
-func TestHostileClients_LeakNoGoroutine(t *testing.T) {
-	harness.Slow(t)
-	for _, one := range attacks() {
-		t.Run(one.name, func(t *testing.T) {
-			server := harness.NewServer(t, func(cfg *config.Config) {
-				read, err := config.Load("", one.environment(), func(read *config.Config) { read.Listen = cfg.Listen })
-				if err != nil {
-					t.Fatal(err)
-				}
-				*cfg = read
-			})
-			neighbour := moveIn(t, server.Address(harness.WebsocketTransport))
-			neighbour.work(3)
-			before := runtime.NumGoroutine()
-			neighbour.workDuring(one, smallScale)
-			harness.Eventually(t, "the goroutines of the attack have ended", func() bool { return runtime.NumGoroutine() <= before+keptWorkers })
-		})
+// goroutines returns how many goroutines the server at an address says that it has.
+func goroutines(t *testing.T, address string) (n int) {
+	t.Helper()
+	// Over a connection of its own, so that all of the server's goroutines for it have ended.
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get("http://" + address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, value, _ := strings.Cut(string(text), "\ngo_goroutines ")
+	if _, err := fmt.Sscan(value, &n); err != nil {
+		t.Fatalf("no go_goroutines in %q: %v", text, err)
+	}
+	return n
 }

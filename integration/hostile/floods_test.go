@@ -14,7 +14,7 @@ var floodAttacks = []attack{
 	{name: "flood of small requests", wave: func(a *attackWave) {
 		a.flood(8, 200, `{"id":1,"method":"environment/status"}`, 0)
 	}},
-	{name: "flood of requests that fail", slow: true, wave: func(a *attackWave) {
+	{name: "flood of requests that fail", wave: func(a *attackWave) {
 		a.flood(8, 200, `{"id":1,"method":"process/terminate","params":{"processId":"none"}}`, 0)
 	}},
 	{name: "flood of unknown methods", wave: func(a *attackWave) {
@@ -23,13 +23,13 @@ var floodAttacks = []attack{
 	{name: "flood of notifications", wave: func(a *attackWave) {
 		a.flood(8, 200, `{"method":"no/such"}`, -32600)
 	}},
-	{name: "flood of responses", slow: true, wave: func(a *attackWave) {
+	{name: "flood of responses", wave: func(a *attackWave) {
 		a.flood(8, 200, `{"id":1,"result":{}}`, -32600)
 	}},
-	{name: "flood of what is no JSON", slow: true, wave: func(a *attackWave) {
+	{name: "flood of what is no JSON", wave: func(a *attackWave) {
 		a.flood(8, 200, `}{`, -32600)
 	}},
-	{name: "flood of initialize", slow: true, wave: func(a *attackWave) {
+	{name: "flood of initialize", wave: func(a *attackWave) {
 		a.flood(8, 100, `{"id":1,"method":"initialize","params":{"clientName":"again"}}`, -32600)
 	}},
 	{name: "long polls", most: 400, wave: func(a *attackWave) {
@@ -58,7 +58,7 @@ var floodAttacks = []attack{
 			}
 		})
 	}},
-	{name: "stuck writes", slow: true, wave: func(a *attackWave) {
+	{name: "stuck writes", wave: func(a *attackWave) {
 		chunk := fmt.Sprintf("%0*d", 4*20_000, 0)
 		a.together(a.times(4), func(int) {
 			r, ok := a.settled()

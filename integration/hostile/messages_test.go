@@ -71,7 +71,7 @@ var messageAttacks = []attack{
 		}
 		a.askInTurn(20, texts, func(refused map[int]int) bool { return refused[-32600]+refused[-32602] == len(texts) })
 	}},
-	{name: "many values", slow: true, settings: roomyMessages, most: 500, wave: func(a *attackWave) {
+	{name: "many values", settings: roomyMessages, most: 500, wave: func(a *attackWave) {
 		const many = 90_000
 		var members, names strings.Builder
 		for i := range many {
@@ -111,7 +111,7 @@ var messageAttacks = []attack{
 			}
 		})
 	}},
-	{name: "long paths that wait for each other", slow: true, settings: tightMessages, wave: func(a *attackWave) {
+	{name: "long paths that wait for each other", settings: tightMessages, wave: func(a *attackWave) {
 		path := "/" + strings.Repeat("x/", 3000)
 		text := fmt.Sprintf(`{"id":1,"method":"fs/writeFile","params":{"path":"%s","dataBase64":""}}`, path)
 		a.together(a.times(5), func(int) {

@@ -34,7 +34,7 @@ var readingAttacks = []attack{
 			}
 		})
 	}},
-	{name: "unread refusals", slow: true, most: 300, wave: func(a *attackWave) {
+	{name: "unread refusals", most: 300, wave: func(a *attackWave) {
 		frames := bytes.Repeat(maskedFrame(0x80|harness.OpText, []byte(`{"id":1,"method":"no/such"}`)), 1000)
 		a.together(a.times(10), func(int) {
 			r, ok := a.settled()
@@ -49,7 +49,7 @@ var readingAttacks = []attack{
 			}
 		})
 	}},
-	{name: "unread listings", slow: true, wave: func(a *attackWave) {
+	{name: "unread listings", wave: func(a *attackWave) {
 		dir := a.TempDir()
 		for i := range 2000 {
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0200d", i)), nil, 0o600); err != nil {
