@@ -492,6 +492,7 @@ func TestConsole_Files(t *testing.T) {
 
 // axe-core finds no violation of WCAG 2.1 AA in any view, in light and dark.
 func TestConsole_IsAccessible(t *testing.T) {
+	t.Parallel()
 	for _, scheme := range []string{"light", "dark"} {
 		t.Run("server, "+scheme, func(t *testing.T) {
 			t.Parallel()
