@@ -73,8 +73,8 @@ run-hub: bin/execwire-hub ## build the hub and serve on the default listener
 # runs architecture. What -short makes smaller runs in full in
 # make test-all. Many tests mostly wait, so all of this runs at the same time: tests of
 # one package that call t.Parallel, packages, more of them than there are processors, and
-# the targets below. check vets. The browser comes last, alone: it needs all processors, and
-# takes 40 s, beside the others four minutes.
+# the targets below. check vets. The browser comes last, beside the checks, which have no
+# timeouts: with the other targets it would take minutes.
 PARALLEL := -p 4 -parallel 4 -timeout 14m -vet=off
 # Packages that start hundreds of commands and compare what they print.
 WITHOUT_RACE := cmd/execwire integration/cli integration/conformance integration/documents
@@ -84,8 +84,8 @@ BROWSER_TESTS := integration/browser
 TEST_PROGRAMS := .cache/testprograms
 .PHONY: test
 test: deps ## all that CI checks
-	scripts/in-parallel test-race test-slow test-typescript test-python check
-	$(MAKE) test-browser
+	scripts/in-parallel test-race test-slow test-typescript test-python
+	scripts/in-parallel test-browser check
 
 # Modules, and packages of Debian and npm, take 46 s to come on a fresh machine: the processors
 # compile meanwhile.
@@ -133,8 +133,8 @@ test-slow: $(TOOLS) $(TEST_PROGRAMS) bin/execwire bin/execwire-hub ## the tests 
 test-all: $(TOOLS) test-conformance test-browser test-packages test-deploy build-platforms ## all tests in full, without the race detector, and those of browsers, packages and images
 	go test -p 4 -parallel 4 -timeout 30m ./...
 
-# A module of its own, so that the driver of the browser stays out of the main one. Three tests
-# at a time: one of them waits for half of its time.
+# A module of its own, so that the driver of the browser stays out of the main one. Four tests
+# at a time: one of them waits for most of its time.
 .PHONY: test-browser
 test-browser: bin/execwire bin/execwire-hub ## test the SDK for TypeScript, the console, and dev servers behind a hub, in Chromium
 	scripts/install-test-deps browser
@@ -144,7 +144,7 @@ test-browser: bin/execwire bin/execwire-hub ## test the SDK for TypeScript, the 
 	scripts/install-node-packages sdk/typescript web $(BROWSER_TESTS)/vite
 	go -C $(BROWSER_TESTS) mod tidy -diff
 	go -C $(BROWSER_TESTS) vet .
-	go -C $(BROWSER_TESTS) test -count=1 -parallel 3 -timeout 14m .
+	go -C $(BROWSER_TESTS) test -count=1 -parallel 4 -timeout 14m .
 
 # Charts, manifests and the image, in a module of its own for Helm, the types of
 # Kubernetes and go-containerregistry. Nothing here needs a container engine or a cluster.
