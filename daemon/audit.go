@@ -53,11 +53,11 @@ func closeAudit(auditor *auditcall.Auditor) {
 }
 
 // reopenAudit opens the audit log again, if there is one and it was renamed.
-func (d *Daemon) reopenAudit() error {
-	if d.audit == nil {
+func reopenAudit(auditor *auditcall.Auditor) error {
+	if auditor == nil {
 		return nil
 	}
-	return d.audit.Log.Reopen()
+	return auditor.Log.Reopen()
 }
 
 // AuditStats returns the numbers of records of the audit log. Without one they are zero.

@@ -23,7 +23,7 @@ func (d *Daemon) Reload(context.Context) ([]ConfigChange, error) {
 func (d *Daemon) reload() ([]ConfigChange, error) {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
-	if err := d.reopenAudit(); err != nil {
+	if err := reopenAudit(d.audit); err != nil {
 		return nil, err
 	}
 	next, changes, err := reloaded(d.settings(), d.opts.LoadConfig, d.prepare)
