@@ -21,10 +21,10 @@ func CountReplies(frames []RPCFrame, id string) int {
 }
 
 // Forget drops the record, which would grow without bound.
-func (c *RPCClient) Forget() {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	c.Frames = nil
+func (r *RPCReceiver) Forget() {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.Frames = nil
 }
 
 // rpcConn carries the messages of one JSON-RPC connection. Only its reader may
@@ -41,9 +41,14 @@ type rpcConn interface {
 // frame received. Its methods are for the goroutine of the test.
 type RPCClient struct {
 	testing.TB
-	Conn    rpcConn
+	RPCReceiver
 	Session string
 	LastID  int
+}
+
+// RPCReceiver reads a JSON-RPC connection and records every frame.
+type RPCReceiver struct {
+	Conn rpcConn
 
 	// onFrame, if not nil, gets every frame instead of the record. It runs on the
 	// reader and may keep the message, not the frame's data.
@@ -61,35 +66,35 @@ type RPCClient struct {
 func NewRPCClient(t testing.TB, link rpcConn, taken func(RPCFrame)) *RPCClient {
 	reads := make(chan struct{})
 	close(reads)
-	c := &RPCClient{TB: t, Conn: link, onFrame: taken, Changed: make(chan struct{}), gate: reads}
+	c := &RPCClient{TB: t, RPCReceiver: RPCReceiver{Conn: link, onFrame: taken, Changed: make(chan struct{}), gate: reads}}
 	c.reading.Go(c.read)
 	t.Cleanup(c.Drop)
 	return c
 }
 
-func (c *RPCClient) read() {
+func (r *RPCReceiver) read() {
 	for {
-		c.Mu.Lock()
-		gate := c.gate
-		c.Mu.Unlock()
+		r.Mu.Lock()
+		gate := r.gate
+		r.Mu.Unlock()
 		<-gate
-		frame, err := c.Conn.Receive()
+		frame, err := r.Conn.Receive()
 		if err == nil && frame.Kind == "text" {
 			err = frame.Parse()
 		}
-		if err == nil && c.onFrame != nil {
-			c.onFrame(frame)
+		if err == nil && r.onFrame != nil {
+			r.onFrame(frame)
 			continue
 		}
-		c.Mu.Lock()
+		r.Mu.Lock()
 		if err != nil {
-			c.Ended = err
+			r.Ended = err
 		} else {
-			c.Frames = append(c.Frames, frame)
+			r.Frames = append(r.Frames, frame)
 		}
-		close(c.Changed)
-		c.Changed = make(chan struct{})
-		c.Mu.Unlock()
+		close(r.Changed)
+		r.Changed = make(chan struct{})
+		r.Mu.Unlock()
 		if err != nil {
 			return
 		}
@@ -97,28 +102,28 @@ func (c *RPCClient) read() {
 }
 
 // Stall stops the reader before the next frame, until Proceed.
-func (c *RPCClient) Stall() {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	c.gate = make(chan struct{})
+func (r *RPCReceiver) Stall() {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.gate = make(chan struct{})
 }
 
 // Proceed resumes a stalled reader.
-func (c *RPCClient) Proceed() {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
+func (r *RPCReceiver) Proceed() {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	select {
-	case <-c.gate:
+	case <-r.gate:
 	default:
-		close(c.gate)
+		close(r.gate)
 	}
 }
 
 // Drop breaks the connection and waits for the reader.
-func (c *RPCClient) Drop() {
-	c.Conn.Drop()
-	c.Proceed()
-	c.reading.Wait()
+func (r *RPCReceiver) Drop() {
+	r.Conn.Drop()
+	r.Proceed()
+	r.reading.Wait()
 }
 
 // Until waits until holds is true for the frames so far. It fails the test if the
@@ -151,10 +156,10 @@ func (c *RPCClient) settle(what string, holds func(frames []RPCFrame) bool) bool
 }
 
 // End returns the error that ended the connection; nil if it is open.
-func (c *RPCClient) End() error {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	return c.Ended
+func (r *RPCReceiver) End() error {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	return r.Ended
 }
 
 // AwaitEnd waits until the connection has ended.
@@ -166,15 +171,15 @@ func (c *RPCClient) AwaitEnd() {
 }
 
 // Record returns all frames so far.
-func (c *RPCClient) Record() []RPCFrame {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	return append([]RPCFrame(nil), c.Frames...)
+func (r *RPCReceiver) Record() []RPCFrame {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	return append([]RPCFrame(nil), r.Frames...)
 }
 
 // LastFrames formats the end of the record, for error messages.
-func (c *RPCClient) LastFrames() string {
-	frames := c.Record()
+func (r *RPCReceiver) LastFrames() string {
+	frames := r.Record()
 	var b strings.Builder
 	for _, frame := range frames[max(0, len(frames)-20):] {
 		fmt.Fprintf(&b, "\t%s %.300s\n", frame.Kind, frame.Data)
