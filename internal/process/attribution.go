@@ -15,8 +15,8 @@ type trackedRoot struct {
 	cgroup  string          // as in /proc/PID/cgroup; "": none
 	streams []procfs.FileID // its pipes or terminal
 
-	state        rootState // guarded by processTracker.mu
-	verifiedGone bool      // no descendant is left; guarded by processTracker.mu
+	state        rootState // guarded by rootTable.mu
+	verifiedGone bool      // no descendant is left; guarded by rootTable.mu
 }
 
 // rootState is the part of a root that changes.
@@ -36,7 +36,7 @@ type scannedRoot struct {
 	rootState
 }
 
-// snapshot is called with processTracker.mu held.
+// snapshot is called with rootTable.mu held.
 func (r *trackedRoot) snapshot() scannedRoot { return scannedRoot{r, r.state} }
 
 // isForgotten reports whether the process was forgotten, so that another may use its control group.

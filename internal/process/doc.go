@@ -68,5 +68,5 @@
 //
 // Freeze locks all processes at once, in any order; nothing else locks two.
 // The lock order is stream.mu, then Process.mu, then one of: a lock of the event log,
-// Supervisor.mu, processTracker.mu, the lock of a cgroup.Pool. stdin.mu comes before Supervisor.mu.
+// tasks.mu, rootTable.mu, the lock of a cgroup.Pool. stdin.mu comes before tasks.mu.
 package process

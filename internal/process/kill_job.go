@@ -31,7 +31,7 @@ const (
 )
 
 // killJob ends the process tree of one process. The goroutine of the tracker takes its steps. The
-// last group of fields is guarded by processTracker.mu.
+// last group of fields is guarded by rootTable.mu.
 type killJob struct {
 	process       *Process      // nil: it kills unowned orphans
 	cgroup        *cgroup.Group // nil: there is none
@@ -246,7 +246,7 @@ func (j *killJob) signalGroup(signals ...syscall.Signal) {
 	}
 }
 
-// force is called with processTracker.mu held.
+// force is called with rootTable.mu held.
 func (j *killJob) force() {
 	j.forced, j.nextStep = true, pastDeadline
 	if j.process != nil {

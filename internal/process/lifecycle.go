@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/cgroup"
 )
 
 // waitExit waits for the end of the leader, with its pidfd in the poller, and moves p to exited.
@@ -114,28 +116,35 @@ func (p *Process) tryClose() {
 	p.terminal.noteClosed()
 }
 
-// isTreeEmpty reports whether only the zombie of p is left, which it reaps unless the control group
+// processTree is what finds a process and its descendants.
+type processTree struct {
+	leader *leader
+	root   *trackedRoot
+	cgroup *cgroup.Group // nil: none. Invalid after releaseAll
+}
+
+// isTreeEmpty reports whether only the zombie of the leader is left, which it reaps unless the control group
 // is populated. It is cheap, and misses orphans outside of the session and the control group.
 // Called with mu held.
-func (p *Process) isTreeEmpty() bool {
-	if p.cgroup != nil && p.cgroup.Populated() {
+func (t *processTree) isTreeEmpty() bool {
+	if t.cgroup != nil && t.cgroup.Populated() {
 		return false
 	}
-	p.reap()
-	if p.leader.isPIDInUse() {
+	t.reap()
+	if t.leader.isPIDInUse() {
 		return false
 	}
-	tracker.markSessionEmpty(p)
+	tracker.markSessionEmpty(t.root)
 	return true
 }
 
 // reap reaps the dead leader, which frees its PID. Called with mu held.
-func (p *Process) reap() {
-	if p.leader.reaped.Swap(true) {
+func (t *processTree) reap() {
+	if t.leader.reaped.Swap(true) {
 		return
 	}
-	tracker.markReaped(p)
-	p.leader.reap()
+	tracker.markReaped(t.root)
+	t.leader.reap()
 }
 
 // releaseAll releases what was needed to find and to kill the descendants of p. Called with mu

@@ -112,7 +112,7 @@ func (t *processTracker) isVerifiedGone(ctx context.Context, root *trackedRoot) 
 	return verified
 }
 
-func (t *processTracker) rootStatus(root *trackedRoot) (verified, tracked bool) {
+func (t *rootTable) rootStatus(root *trackedRoot) (verified, tracked bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, tracked = t.roots[root]
@@ -151,7 +151,7 @@ func (t *processTracker) checkOrphans(result scanResult) {
 // the processes left running that have none, and whether one of either may have descendants that
 // the scan missed. A scan that began before a process was left running or forgotten proves
 // nothing about it. Called with mu held.
-func (t *processTracker) dropEmptyRoots(result scanResult) (empty []*Process, uncertain bool) {
+func (t *rootTable) dropEmptyRoots(result scanResult) (empty []*Process, uncertain bool) {
 	for root, p := range t.roots {
 		maybeUnseen, _ := result.unseenOf(root)
 		detachedAt := root.state.detachedAtScan

@@ -181,3 +181,6 @@ func (o *Output) Closed() <-chan struct{} { return o.closed.Done() }
 // AfterClosed calls f, in a goroutine of its own, when Closed is closed, which it may be already. It does not
 // block.
 func (o *Output) AfterClosed(f func()) { context.AfterFunc(o.closed, f) }
+
+// StartedAt returns when the program was executed.
+func (o *Output) StartedAt() time.Time { return o.startedAt }

@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
@@ -27,12 +26,10 @@ var noDeadline, pastDeadline = time.Time{}, time.Unix(1, 0)
 type Process struct {
 	Output
 	Input
+	processTree
 	supervisor   *Supervisor
 	spec         Spec
-	leader       *leader
-	wrapper      *wrapper // nil: the leader is the program
-	root         *trackedRoot
-	cgroup       *cgroup.Group   // nil: none. Invalid after releaseAll
+	wrapper      *wrapper        // nil: the leader is the program
 	sandbox      *sandbox.Report // nil: not confined
 	sandboxUsage *sandbox.Usage  // released when no process is left; nil: not confined
 	observed     bool            // its start did not fail; set before its goroutines are started
@@ -57,9 +54,6 @@ type Process struct {
 
 // PID returns the PID. It is not for signalling: it may be reused once the process has exited.
 func (p *Process) PID() int { return p.leader.pid }
-
-// StartedAt returns when the program was executed.
-func (p *Process) StartedAt() time.Time { return p.startedAt }
 
 // Spec returns what the process was started with, without Env and Sandbox. It shares memory and is
 // read-only.

@@ -150,7 +150,7 @@ func (s *Supervisor) stateOf(processes []*Process, placeholders map[*Process][]s
 	return state
 }
 
-// stateWithin returns the state without that of the root. Called with p.mu and processTracker.mu held.
+// stateWithin returns the state without that of the root. Called with p.mu and rootTable.mu held.
 func (p *Process) stateWithin() ProcessState {
 	state := ProcessState{
 		Spec: p.spec, Log: p.log.State(), Sandbox: p.sandbox, WindowSize: p.windowSize, Screen: p.terminal.screenState(), Resizes: p.Resizes(0),
@@ -203,7 +203,7 @@ func (in *stdin) state() *StdinState {
 	return state
 }
 
-// state is called with processTracker.mu held.
+// state is called with rootTable.mu held.
 func (j *killJob) state() *KillState {
 	return &KillState{
 		Forced: j.forced, Deadline: time.Until(j.deadline), GroupSentTerm: j.groupSentTerm,
@@ -212,7 +212,7 @@ func (j *killJob) state() *KillState {
 }
 
 // stateOf is called with mu held.
-func (t *processTracker) stateOf(root *trackedRoot, descendants []procfs.ID) RootState {
+func (t *rootTable) stateOf(root *trackedRoot, descendants []procfs.ID) RootState {
 	_, tracked := t.roots[root]
 	return RootState{
 		PID: root.pid, Forked: root.forked, Cgroup: root.cgroup, Streams: root.streams, Tracked: tracked,

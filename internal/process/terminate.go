@@ -103,8 +103,11 @@ func (p *Process) beginTermination(t Termination) (job *killJob, wasRunning bool
 	defer p.mu.Unlock()
 	job = &killJob{forced: !t.Graceful, deadline: time.Now().Add(t.Timeout)}
 	if wasRunning = p.state < StateExited && !p.leader.isDead(); wasRunning {
-		if err := p.stopOrProbeGroup(t); err != nil {
+		if err := p.leader.stopOrProbeGroup(t.Graceful); err != nil {
 			return nil, wasRunning, err
+		}
+		if p.cause == 0 {
+			p.cause = t.Cause
 		}
 		if !t.Graceful {
 			job.result.method, job.leaderStopped = MethodProcessGroup, true
@@ -123,20 +126,13 @@ func (p *Process) beginTermination(t Termination) (job *killJob, wasRunning bool
 
 // stopOrProbeGroup stops the group of a running process that is to be killed, so that it cannot
 // fork while its descendants are looked for. For a graceful termination it only checks the
-// permission, because after the exit the children of the process can no longer be found. It records
-// the cause. Called with mu held.
-func (p *Process) stopOrProbeGroup(t Termination) error {
-	sig := unix.SIGSTOP
-	if t.Graceful {
-		sig = 0
+// permission, because after the exit the children of the process can no longer be found. Called with
+// Process.mu held.
+func (l *leader) stopOrProbeGroup(graceful bool) error {
+	if graceful {
+		return l.signalGroup(0)
 	}
-	if err := p.leader.signalGroup(sig); err != nil {
-		return err
-	}
-	if p.cause == 0 {
-		p.cause = t.Cause
-	}
-	return nil
+	return l.signalGroup(unix.SIGSTOP)
 }
 
 // timeouts enforces the timeouts of a Spec. It is guarded by Process.mu.

@@ -19,11 +19,9 @@ import (
 type processTracker struct {
 	forks pendingForks
 
-	mu            sync.Mutex
-	leaders       map[int]bool              // children that a Process reaps; until they are reaped
-	scanLeaders   map[int]bool              // leaders since the scan under way began; nil: no scan
-	roots         map[*trackedRoot]*Process // nil value: the Process was forgotten
-	leftRunning   int                       // roots in this state
+	rootTable
+	// Guarded by mu.
+	leftRunning   int // roots in this state
 	jobs          map[*killJob]struct{}
 	scansBegun    uint64
 	orphanCheckAt time.Time // when to look for orphans next; zero: nothing has changed
@@ -43,18 +41,26 @@ type processTracker struct {
 	unownedJob *killJob      // kills unowned orphans; nil: there are none
 }
 
+// rootTable has the children of this program that are leaders, and the roots of their descendants. All is
+// guarded by mu.
+type rootTable struct {
+	mu          sync.Mutex
+	leaders     map[int]bool              // children that a Process reaps; until they are reaped
+	scanLeaders map[int]bool              // leaders since the scan under way began; nil: no scan
+	roots       map[*trackedRoot]*Process // nil value: the Process was forgotten
+}
+
 // tracker is a package variable, because a second one in the program would reap the children of the
 // first and take them for orphans. So no caller can construct one.
 var tracker = &processTracker{
-	forks:   pendingForks{all: map[*pendingFork]struct{}{}},
-	leaders: map[int]bool{},
-	roots:   map[*trackedRoot]*Process{},
-	jobs:    map[*killJob]struct{}{},
-	wake:    notify.NewSignal(),
+	forks:     pendingForks{all: map[*pendingFork]struct{}{}},
+	rootTable: rootTable{leaders: map[int]bool{}, roots: map[*trackedRoot]*Process{}},
+	jobs:      map[*killJob]struct{}{},
+	wake:      notify.NewSignal(),
 }
 
 // register adds the leader of a process.
-func (t *processTracker) register(p *Process) {
+func (t *rootTable) register(p *Process) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.leaders[p.leader.pid] = true
@@ -65,18 +71,18 @@ func (t *processTracker) register(p *Process) {
 }
 
 // markReaped has to be called just before the leader is reaped, which frees its PID.
-func (t *processTracker) markReaped(p *Process) {
+func (t *rootTable) markReaped(root *trackedRoot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.leaders, p.leader.pid)
-	p.root.state.reaped = true
+	delete(t.leaders, root.pid)
+	root.state.reaped = true
 }
 
 // markSessionEmpty records that no process is left in the session of a reaped leader.
-func (t *processTracker) markSessionEmpty(p *Process) {
+func (t *rootTable) markSessionEmpty(root *trackedRoot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p.root.state.sessionEmpty = true
+	root.state.sessionEmpty = true
 }
 
 // forget removes a process. Its root stays until no orphan can belong to it.

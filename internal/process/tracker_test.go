@@ -137,7 +137,7 @@ func TestTracker_ReapsOnlyWhileASupervisorAdopts(t *testing.T) {
 func TestLeaveDescendants_ScanFromBeforeTheClose_DoesNotRelease(t *testing.T) {
 	p := start(t, shell("exit 0"))
 	waitClosed(t, p)
-	tracker := &processTracker{roots: map[*trackedRoot]*Process{p.root: p}, scansBegun: 7, running: true, wake: notify.NewSignal()}
+	tracker := &processTracker{rootTable: rootTable{roots: map[*trackedRoot]*Process{p.root: p}}, scansBegun: 7, running: true, wake: notify.NewSignal()}
 	before := scanResult{number: tracker.scansBegun, attribution: &attribution{}}
 	tracker.leaveRunning(p)
 	if empty, _ := tracker.dropEmptyRoots(before); len(empty) > 0 {
