@@ -1,6 +1,7 @@
 package architecture
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ var rules = map[string]func(*tree) []string{
 	"stubs":         checkStubs,
 	"package docs":  checkPackageDocs,
 	"exported docs": checkExportedDocs,
+	"sizes":         checkSizes,
 }
 
 // TestRepository_FollowsRules applies every rule to the repository itself.
@@ -139,6 +141,21 @@ var violations = []violation{
 	{"exported docs", "server/a.go", "// T is.\ntype T struct {\n// A is.\nA int\n\nB int\n}", "exported T.B has no comment"},
 	{"exported docs", "server/a.go", "// I is.\ntype I interface {\nDo()\n}", "exported I.Do has no comment"},
 	{"exported docs", "server/a.go", "const A = 1", "exported A has no comment"},
+
+	{"sizes", "server/a.go", "type t int\n" + methods("t", 30) + methods("u", 30), ""},
+	{"sizes", "server/a_test.go", methods("t", 31), ""},
+	{"sizes", "client/a.go", methods("Client", 31), ""},
+	{"sizes", "server/a.go", methods("t", 31), "server.t has 31 methods"},
+	{"sizes", "server/a.go", methods("t[K]", 31), "server.t has 31 methods"},
+}
+
+// methods declares n methods of a type.
+func methods(of string, n int) string {
+	var source strings.Builder
+	for i := range n {
+		fmt.Fprintf(&source, "func (*%s) m%d() {}\n", of, i)
+	}
+	return source.String()
 }
 
 // TestRules_CatchViolations applies each rule to a tree of one file that breaks it, so that a

@@ -1,8 +1,8 @@
 // Package architecture tests the rules of the code base: which package may import which, which
 // packages may use the operating system and the large libraries, what library code never
-// calls, and that every exported name is documented.
+// calls, that every exported name is documented, and how large types and packages may be.
 //
-// The rules are data (layering_test.go, libraries_test.go, names_test.go); a new
+// The rules are data (layering_test.go, libraries_test.go, names_test.go, sizes_test.go); a new
 // package is one line in layering_test.go. They read the source and run nothing.
 // Each rule is also applied to a tree that breaks it, so that a rule without effect fails.
 package architecture
