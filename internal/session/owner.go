@@ -28,11 +28,10 @@ const (
 // currentOwner is the owner of a process. Fields that do not apply to the state are
 // nil.
 type currentOwner struct {
-	state      ownerState
-	stream     *Ownership  // of streamOwned
-	graceTimer *time.Timer // of inGrace
-	graceEnds  time.Time   // of inGrace
-	item       *item       // of attachmentOwned
+	state  ownerState
+	stream *Ownership   // of streamOwned
+	grace  *gracePeriod // of inGrace
+	item   *item        // of attachmentOwned
 }
 
 // Ownership is the ownership of a process by one stream: output that the stream has
@@ -209,8 +208,8 @@ func (p *Process) setOwner(next currentOwner) {
 	before := p.owner
 	p.owner = next
 	p.session.registry.budget.markInUse(p)
-	if before.graceTimer != nil {
-		before.graceTimer.Stop()
+	if before.grace != nil {
+		before.grace.timer.Stop()
 	}
 	if before.stream != nil {
 		// The stream may block in sending, and counts as a reader until it is
@@ -281,14 +280,21 @@ func (o *Ownership) Lost() {
 
 // startGrace is Lost of the current owner. session.mu is held.
 func (o *Ownership) startGrace() {
-	o.process.releaseOwner(o.process.graceOwner(o.grace), true)
+	o.process.releaseOwner(currentOwner{state: inGrace, grace: beginGrace(o.process, o.grace)}, true)
 }
 
-// graceOwner begins a grace period. session.mu is held.
-func (p *Process) graceOwner(grace time.Duration) currentOwner {
-	var timer *time.Timer
-	timer = time.AfterFunc(grace, func() { p.graceExpired(&timer) })
-	return currentOwner{state: inGrace, graceTimer: timer, graceEnds: time.Now().Add(grace)}
+// gracePeriod is the time for which a process is kept for an owner that was lost.
+type gracePeriod struct {
+	process *Process
+	timer   *time.Timer
+	ends    time.Time
+}
+
+// beginGrace begins a grace period. session.mu is held.
+func beginGrace(p *Process, grace time.Duration) *gracePeriod {
+	g := &gracePeriod{process: p, ends: time.Now().Add(grace)}
+	g.timer = time.AfterFunc(grace, g.expired)
+	return g
 }
 
 // Detach ends the ownership, or the grace after Lost. The process continues without an
@@ -307,13 +313,13 @@ func (o *Ownership) Detach() error {
 	return nil
 }
 
-// graceExpired terminates a process whose owner did not return. Of a closed process
-// it releases the output. timer is a pointer because the timer is created after the
-// function; session.mu orders the assignment before this read.
-func (p *Process) graceExpired(timer **time.Timer) {
+// expired terminates a process whose owner did not return. Of a closed process
+// it releases the output.
+func (g *gracePeriod) expired() {
+	p := g.process
 	p.session.lock()
 	defer p.session.unlock()
-	if p.owner.graceTimer != *timer {
+	if p.owner.grace != g {
 		return
 	}
 	p.assignOwner()

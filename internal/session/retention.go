@@ -127,8 +127,8 @@ func (p *Process) remove() {
 	if p.expiry != nil {
 		p.expiry.Stop()
 	}
-	if p.owner.graceTimer != nil {
-		p.owner.graceTimer.Stop()
+	if p.owner.grace != nil {
+		p.owner.grace.timer.Stop()
 	}
 	if p.hasStarted() && p.Log().Stats().HasFile && !s.registry.background(p.Log().Discard) {
 		p.Log().Discard() // the registry closes, and session.mu delays nobody

@@ -227,7 +227,7 @@ func (p *Process) state(index int) ProcessState {
 	case streamOwned:
 		state.InGrace, state.Grace = !p.session.over, p.owner.stream.grace
 	case inGrace:
-		state.InGrace, state.Grace = true, time.Until(p.owner.graceEnds)
+		state.InGrace, state.Grace = true, time.Until(p.owner.grace.ends)
 	case attachmentOwned, sessionDetached:
 		state.SessionDetached = !p.session.over
 	}
@@ -362,7 +362,7 @@ func (p *Process) resumeRecord(saved *ProcessState) {
 	defer p.session.unlock()
 	switch {
 	case saved.InGrace:
-		p.owner = p.graceOwner(saved.Grace)
+		p.owner = currentOwner{state: inGrace, grace: beginGrace(p, saved.Grace)}
 	case saved.SessionDetached:
 		p.owner.state = sessionDetached
 	case p.closed:
