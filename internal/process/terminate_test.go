@@ -107,21 +107,35 @@ func TestTerminate_Graceful_ContinuesStoppedProcess(t *testing.T) {
 	waitClosed(t, p)
 }
 
+// onOwnThread runs f on a thread that ends with it. The main thread does not end, and its user is that of
+// the program for all others.
+func onOwnThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+		if unix.Gettid() != os.Getpid() {
+			f()
+			return
+		}
+		onOwnThread(f)
+		runtime.UnlockOSThread()
+	}()
+	<-done
+}
+
 // asOtherUser runs f on a thread of its own that has given up this user's rights over processes.
 func asOtherUser(t *testing.T, f func()) {
 	t.Helper()
 	const nobody = 65534
-	done := make(chan syscall.Errno)
-	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+	var errno syscall.Errno
+	onOwnThread(func() {
 		// The raw call changes this thread alone.
-		_, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, nobody)
-		if errno == 0 {
+		if _, _, errno = syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, nobody); errno == 0 {
 			f()
 		}
-		done <- errno
-	}()
-	if errno := <-done; errno != 0 {
+	})
+	if errno != 0 {
 		t.Fatalf("failed to become another user, which needs root: %v", errno)
 	}
 }
