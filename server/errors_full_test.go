@@ -33,17 +33,17 @@ var notRetryable = []string{"WRITE_TOO_LARGE", "FILE_TOO_LARGE", "MESSAGE_TOO_LA
 func TestLimitErrors_NameSettingAndRetryDelay(t *testing.T) {
 	s := New(Config{Limits: Limits{ServerLimits: &execwirev1.ServerLimits{ReadersPerProcess: 3, StdinWriteBytes: 5, MessageBytes: 1}}})
 	failures := []error{eventlog.ErrTooManyReaders}
-	for _, kind := range process.Kinds() {
+	for kind := process.Kind(1); kind < process.KindEnd; kind++ {
 		failures = append(failures, &process.Error{Kind: kind, Err: syscall.EAGAIN})
 	}
-	for _, kind := range session.Kinds() {
+	for kind := session.Kind(1); kind < session.KindEnd; kind++ {
 		failures = append(failures, &session.Error{Kind: kind, Limit: 7})
 	}
-	for _, kind := range fsops.Kinds() {
+	for kind := fsops.Kind(1); kind < fsops.KindEnd; kind++ {
 		failures = append(failures, &fsops.Error{Kind: kind, Limit: 7, Errno: syscall.ENOSPC, Err: errors.New("cause")})
 	}
 	failures = append(failures, &fsops.Error{Kind: fsops.WatchUnavailable, Errno: syscall.EMFILE, Err: errors.New("cause")})
-	for _, kind := range httpclient.Kinds() {
+	for kind := httpclient.Kind(1); kind < httpclient.KindEnd; kind++ {
 		failures = append(failures, &httpclient.Error{Kind: kind, Limit: 7})
 	}
 	failures = append(failures, s.check(context.Background(), &errdetails.ErrorInfo{Reason: "large"}),

@@ -45,7 +45,7 @@ func infoOf(t *testing.T, err error) *errdetails.ErrorInfo {
 
 func TestToStatus_ProcessHandleAndSessionErrors(t *testing.T) {
 	s := New(Config{})
-	for _, kind := range process.Kinds() {
+	for kind := process.Kind(1); kind < process.KindEnd; kind++ {
 		if _, ok := processErrors[kind]; !ok {
 			t.Errorf("process kind %v has no translation", kind)
 			continue
@@ -56,7 +56,7 @@ func TestToStatus_ProcessHandleAndSessionErrors(t *testing.T) {
 		}
 		infoOf(t, err)
 	}
-	for _, kind := range session.Kinds() {
+	for kind := session.Kind(1); kind < session.KindEnd; kind++ {
 		if _, ok := sessionErrors[kind]; !ok {
 			t.Errorf("session kind %v has no translation", kind)
 			continue
@@ -71,7 +71,7 @@ func TestToStatus_ProcessHandleAndSessionErrors(t *testing.T) {
 
 func TestToStatus_FileErrors(t *testing.T) {
 	s := New(Config{})
-	for _, kind := range fsops.Kinds() {
+	for kind := fsops.Kind(1); kind < fsops.KindEnd; kind++ {
 		want, ok := fileErrors[kind]
 		if !ok {
 			t.Errorf("kind %v of files has no translation", kind)
@@ -86,7 +86,7 @@ func TestToStatus_FileErrors(t *testing.T) {
 
 func TestToStatus_HTTPErrors(t *testing.T) {
 	s := New(Config{})
-	for _, kind := range httpclient.Kinds() {
+	for kind := httpclient.Kind(1); kind < httpclient.KindEnd; kind++ {
 		want, ok := httpErrors[kind]
 		if !ok {
 			t.Errorf("kind %v of HTTP has no translation", kind)
@@ -101,7 +101,7 @@ func TestToStatus_HTTPErrors(t *testing.T) {
 
 func TestToStatus_PortErrors(t *testing.T) {
 	s := New(Config{})
-	for _, kind := range ports.Kinds() {
+	for kind := ports.Kind(1); kind < ports.KindEnd; kind++ {
 		want, ok := portErrors[kind]
 		if !ok {
 			t.Errorf("kind %v of ports has no translation", kind)
@@ -150,7 +150,7 @@ func TestToStatus_UnexpectedError_HidesText(t *testing.T) {
 
 func TestFromAuth_AllKinds(t *testing.T) {
 	distinguished := []auth.Kind{auth.KindOnBehalfOfRefused, auth.KindPeerRefused, auth.KindTooManyAttempts, auth.KindTooManyConnections}
-	for _, kind := range auth.Kinds() {
+	for kind := auth.Kind(1); kind < auth.KindEnd; kind++ {
 		want, ok := authErrors[kind]
 		if ok != slices.Contains(distinguished, kind) {
 			t.Errorf("%v: it has a reason of its own: %v", kind, ok)

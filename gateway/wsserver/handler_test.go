@@ -224,7 +224,7 @@ func TestRefusalOf_AllKinds(t *testing.T) {
 		auth.KindIssuerMismatch:    "websocket jwt issuer mismatch",
 		auth.KindAudienceMismatch:  "websocket jwt audience mismatch",
 	}
-	for _, kind := range auth.Kinds() {
+	for kind := auth.Kind(1); kind < auth.KindEnd; kind++ {
 		for signed, invalid := range map[bool]string{false: "invalid websocket bearer token", true: "invalid websocket jwt"} {
 			refusal := wsserver.RefusalOf(fmt.Errorf("handshake: %w", &auth.Error{Kind: kind, Err: errors.New("secret details"), ForCaller: "what to do"}), signed)
 			if strings.Contains(refusal.Text, "secret") {

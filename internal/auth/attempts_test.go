@@ -118,7 +118,7 @@ func TestAttempts_Addresses_AreBounded(t *testing.T) {
 var peerAddr = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}
 
 func TestAuthenticatePeer_CountsWrongCredentials(t *testing.T) {
-	for _, kind := range Kinds() {
+	for kind := Kind(1); kind < KindEnd; kind++ {
 		t.Run(kind.String(), func(t *testing.T) {
 			a := NewAttempts(1, time.Hour, nil)
 			failure := &Error{Kind: kind, Subject: "caller", Err: errors.New("no")}

@@ -47,7 +47,8 @@ const (
 	// KindTooManyConnections means that the listener has no connection left for
 	// the authenticated caller.
 	KindTooManyConnections
-	kindEnd
+
+	KindEnd // one after the last, for checks that a mapping is complete
 )
 
 var kindNames = [...]string{
@@ -57,15 +58,6 @@ var kindNames = [...]string{
 	KindNotListed: "not listed", KindCredentialsDisagree: "credentials disagree", KindCertificateExpired: "certificate expired",
 	KindOnBehalfOfRefused: "on behalf of refused", KindTooManyAttempts: "too many attempts", KindPeerRefused: "peer refused",
 	KindTooManyConnections: "too many connections",
-}
-
-// Kinds returns all kinds.
-func Kinds() []Kind {
-	var kinds []Kind
-	for k := KindNoPrincipal; k < kindEnd; k++ {
-		kinds = append(kinds, k)
-	}
-	return kinds
 }
 
 // String returns the name of the kind.

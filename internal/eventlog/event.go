@@ -108,21 +108,6 @@ const (
 	ReadFailed
 )
 
-// String returns the cause in words.
-func (c GapCause) String() string {
-	switch c {
-	case FilesFull:
-		return "files full"
-	case DiskFull:
-		return "disk full"
-	case WriteFailed:
-		return "write failed"
-	case ReadFailed:
-		return "read failed"
-	}
-	return "evicted"
-}
-
 // Batch is the result of one Next: the gap, if any, precedes the events.
 type Batch struct {
 	Gap *Gap // nil: nothing is missing

@@ -197,7 +197,7 @@ func TestFiles_Number_IsBounded(t *testing.T) {
 
 func TestFiles_WriteFails_GapSaysWhy(t *testing.T) {
 	for failure, cause := range map[error]GapCause{syscall.EIO: WriteFailed, syscall.ENOSPC: DiskFull} {
-		t.Run(cause.String(), func(t *testing.T) {
+		t.Run(failure.Error(), func(t *testing.T) {
 			files := newFiles(t, 64<<20, 64<<20)
 			l := discardAtEnd(t, files.New(Limits{RetainedBytes: 128 << 10}))
 			w := l.Writer(Stdout)

@@ -2,7 +2,6 @@ package fsops
 
 import (
 	"errors"
-	"fmt"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -46,60 +45,9 @@ const (
 	HandleExists                        // the id of the handle is in use
 	TooManyHandles                      // Error.Limit handles are open
 	Exhausted                           // out of descriptors or memory: may pass
+
+	KindEnd // one after the last, for checks that a mapping is complete
 )
-
-var kindNames = map[Kind]string{
-	Failed:              "failed",
-	InvalidPath:         "invalid path",
-	NotFound:            "not found",
-	AlreadyExists:       "already exists",
-	NotADirectory:       "not a directory",
-	IsADirectory:        "is a directory",
-	DirectoryNotEmpty:   "directory not empty",
-	NotRegular:          "not a regular file",
-	TooLarge:            "too large",
-	SymlinkLoop:         "symlink loop",
-	ReadOnly:            "read-only",
-	NoSpace:             "no space",
-	PermissionDenied:    "permission denied",
-	CopyIntoItself:      "copy into itself",
-	TreeTooDeep:         "tree too deep",
-	CrossDevice:         "cross device",
-	DigestMismatch:      "digest mismatch",
-	ContentNotMatched:   "content not matched",
-	Changed:             "changed",
-	UploadNotFound:      "upload not found",
-	UploadOtherPath:     "upload for another path",
-	UploadOffsetInvalid: "upload offset invalid",
-	UploadTakenOver:     "upload taken over",
-	TooManyUploads:      "too many uploads",
-	MountPoint:          "mount point",
-	SymlinkRefused:      "symlink refused",
-	TooManyWatches:      "too many watches",
-	TooManyAwaitedPaths: "too many awaited paths",
-	WatchUnavailable:    "watch unavailable",
-	HandleNotFound:      "handle not found",
-	HandleExists:        "handle exists",
-	TooManyHandles:      "too many handles",
-	Exhausted:           "exhausted",
-}
-
-// Kinds returns every kind, so that a table that maps them can be checked for
-// completeness.
-func Kinds() []Kind {
-	kinds := make([]Kind, 0, len(kindNames))
-	for k := Failed; k <= Exhausted; k++ {
-		kinds = append(kinds, k)
-	}
-	return kinds
-}
-
-func (k Kind) String() string {
-	if name, ok := kindNames[k]; ok {
-		return name
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
-}
 
 // kinds are the kinds of system errors.
 var kinds = map[syscall.Errno]Kind{

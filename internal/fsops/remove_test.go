@@ -118,9 +118,4 @@ func TestError_NamesPathAndOperation(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), dir+"/d") || !strings.Contains(err.Error(), "remove") {
 		t.Errorf("the error is %v", err)
 	}
-	for _, kind := range fsops.Kinds() {
-		if strings.HasPrefix(kind.String(), "kind(") {
-			t.Errorf("%v has no name", kind)
-		}
-	}
 }

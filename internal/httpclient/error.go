@@ -18,33 +18,9 @@ const (
 	HeadTooLarge                    // the heads of the response exceed Error.Limit bytes
 	BodyFailed                      // the body is incomplete
 	TooManyRequests                 // the owner already has Error.Limit requests
+
+	KindEnd // one after the last, for checks that a mapping is complete
 )
-
-var kindNames = map[Kind]string{
-	InvalidRequest:  "invalid request",
-	AddressRefused:  "address refused",
-	Failed:          "failed",
-	TimedOut:        "timed out",
-	HeadTooLarge:    "head too large",
-	BodyFailed:      "body failed",
-	TooManyRequests: "too many requests",
-}
-
-// Kinds returns all kinds, so that tables can be checked for completeness.
-func Kinds() []Kind {
-	kinds := make([]Kind, 0, len(kindNames))
-	for k := InvalidRequest; k <= TooManyRequests; k++ {
-		kinds = append(kinds, k)
-	}
-	return kinds
-}
-
-func (k Kind) String() string {
-	if name, ok := kindNames[k]; ok {
-		return name
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
-}
 
 // Error is any failure of this package, except the end of the caller's context.
 type Error struct {

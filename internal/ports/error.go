@@ -23,15 +23,9 @@ const (
 	TooManyListeners                   // the owner already has Error.Limit listeners
 	ConnectionNotFound                 // no connection with the id waits to be accepted
 	TakenOver                          // another listener took over
-)
 
-// Kinds returns all kinds, so that tables can be checked for completeness.
-func Kinds() (kinds []Kind) {
-	for k := Denied; k <= TakenOver; k++ {
-		kinds = append(kinds, k)
-	}
-	return kinds
-}
+	KindEnd // one after the last, for checks that a mapping is complete
+)
 
 // Error is any failure to connect, to listen, or of a connection, except the end of the caller's
 // context.

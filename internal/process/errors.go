@@ -30,16 +30,9 @@ const (
 	ShuttingDown                        // the supervisor is closing
 	UserUnavailable                     // this program cannot start processes of Spec.User
 	ScreenUnavailable                   // the terminal is larger than a screen can be
-)
 
-// Kinds returns all kinds, for checks that a mapping is complete.
-func Kinds() []Kind {
-	var kinds []Kind
-	for k := Internal; k <= ScreenUnavailable; k++ {
-		kinds = append(kinds, k)
-	}
-	return kinds
-}
+	KindEnd // one after the last, for checks that a mapping is complete
+)
 
 // Error is the error type of this package, apart from the cause of a context.
 type Error struct {

@@ -20,16 +20,9 @@ const (
 	NotStarted                    // the sandbox could not be set up
 	NoDirectory                   // the working directory does not exist inside the sandbox
 	NotExecuted                   // the program could not be executed inside the sandbox; see Error.Errno
-)
 
-// Kinds returns all kinds, for checks that a mapping is complete.
-func Kinds() []Kind {
-	var kinds []Kind
-	for k := Failed; k <= NotExecuted; k++ {
-		kinds = append(kinds, k)
-	}
-	return kinds
-}
+	KindEnd // one after the last, for checks that a mapping is complete
+)
 
 // Error is the error type of this package.
 type Error struct {

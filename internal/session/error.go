@@ -8,7 +8,7 @@ import (
 // Kind classifies errors.
 type Kind int
 
-// The kinds. [Kinds] lists them all.
+// The kinds.
 const (
 	// SessionNotFound: no such session, or one of another principal.
 	SessionNotFound Kind = iota + 1
@@ -52,16 +52,9 @@ const (
 	KeepTooLong
 	// KeepInLease: a leased session keeps records as long as it needs them.
 	KeepInLease
-)
 
-// Kinds returns all kinds, for checks that a mapping is complete.
-func Kinds() []Kind {
-	var all []Kind
-	for k := SessionNotFound; k <= KeepInLease; k++ {
-		all = append(all, k)
-	}
-	return all
-}
+	KindEnd // one after the last, for checks that a mapping is complete
+)
 
 // Error is an error of a session. Errors of starting and controlling a process come
 // from package process unchanged.
