@@ -13,13 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
-
-// errorDomain is the domain of every ErrorInfo of an execwire server.
-const errorDomain = "execwire.v1"
-
-// reasonPrefix is the prefix of the enum names that is omitted on the wire.
-const reasonPrefix = "ERROR_REASON_"
 
 // Error is an error returned by a server. Branch on its Reason.
 type Error struct {
@@ -138,9 +133,9 @@ func fromStatus(st *status.Status) *Error {
 	for _, detail := range st.Details() {
 		switch d := detail.(type) {
 		case *errdetails.ErrorInfo:
-			if d.GetDomain() == errorDomain {
+			if d.GetDomain() == errorinfo.Domain {
 				e.fromServer = true
-				e.Reason = execwirev1.ErrorReason(execwirev1.ErrorReason_value[reasonPrefix+d.GetReason()])
+				e.Reason = errorinfo.Parse(d.GetReason())
 				e.Metadata = d.GetMetadata()
 			}
 		case *errdetails.BadRequest:

@@ -14,12 +14,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 func TestFromRPC_RestoresDetails(t *testing.T) {
 	st, err := status.New(codes.InvalidArgument, "failed to start").WithDetails(
 		&errdetails.ErrorInfo{
-			Domain: errorDomain, Reason: "INVALID_FIELD", Metadata: map[string]string{"limit_bytes": "7"},
+			Domain: errorinfo.Domain, Reason: "INVALID_FIELD", Metadata: map[string]string{"limit_bytes": "7"},
 		},
 		&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
 			{Field: "command.direct.argv", Description: "is empty: name a program"},

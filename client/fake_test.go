@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 type serverStream = grpc.BidiStreamingServer[execwirev1.RunProcessRequest, execwirev1.RunProcessResponse]
@@ -140,8 +141,8 @@ func (f *fakeServer) terminations() []*execwirev1.TerminateProcessRequest {
 // serverError returns an error with the details of an execwire server.
 func serverError(code codes.Code, reason execwirev1.ErrorReason, more ...func(*status.Status) *status.Status) error {
 	st, err := status.New(code, "the server returns "+reason.String()).WithDetails(&errdetails.ErrorInfo{
-		Domain: errorDomain,
-		Reason: reason.String()[len(reasonPrefix):],
+		Domain: errorinfo.Domain,
+		Reason: errorinfo.Name(reason),
 	})
 	if err != nil {
 		panic(err) // the details are well known

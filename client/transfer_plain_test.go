@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // plainFiles is a file system service with the features of an exec-server protocol
@@ -31,7 +32,7 @@ type plainFiles struct {
 }
 
 func refusal(code codes.Code, reason string) error {
-	st, err := status.New(code, "refused").WithDetails(&errdetails.ErrorInfo{Domain: errorDomain, Reason: reason})
+	st, err := status.New(code, "refused").WithDetails(&errdetails.ErrorInfo{Domain: errorinfo.Domain, Reason: reason})
 	if err != nil {
 		return err
 	}

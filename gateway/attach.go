@@ -92,7 +92,7 @@ func (c *connection) findBacklogs(ctx context.Context, sessionID string) error {
 
 // sessionError is rpcerror.Of for attaching a session.
 func sessionError(id string, err error) *jsonrpc.Error {
-	switch rpcerror.Reason(err) {
+	switch errorinfo.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND:
 		return rpcerror.WithText(err, "unknown session id "+id)
 	case execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD:

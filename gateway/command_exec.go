@@ -7,6 +7,7 @@ import (
 	"github.com/execwire/execwire/gateway/param"
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -91,7 +92,7 @@ func (p *commandWriteParams) order() (processID, orderKind) { return p.ProcessID
 // status.
 func (p *commandWriteParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
 	err := r.writeStdin(ctx, p.ProcessID.server(), p.Chunk, func(int) string { return "" })
-	switch rpcerror.Reason(err) {
+	switch errorinfo.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_STDIN_NOT_PIPED,
 		execwirev1.ErrorReason_ERROR_REASON_STDIN_CLOSED, execwirev1.ErrorReason_ERROR_REASON_PROCESS_EXITED:
 		return nil, rpcerror.WithCode(err, jsonrpc.CodeInvalidRequest, "stdin of process "+string(p.ProcessID)+" is closed")

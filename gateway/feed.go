@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/tracecontext"
 )
@@ -87,7 +87,7 @@ func (c *connection) learnMode(s *session, id string, events []*execwirev1.Proce
 		return nil
 	}
 	response, err := c.processes.GetProcess(c.ctx, &execwirev1.GetProcessRequest{SessionId: s.id, ProcessId: id})
-	if rpcerror.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND && !c.closedByClient.Load() {
+	if errorinfo.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND && !c.closedByClient.Load() {
 		return nil // removed; its events have the zero mode
 	}
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *connection) learnMode(s *session, id string, events []*execwirev1.Proce
 // closed it. Events received before are delivered first. After a takeover they are not:
 // the new attachment gets them.
 func (c *connection) feedEnded(s *session, err error) {
-	if rpcerror.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER {
+	if errorinfo.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER {
 		s.takenOver.Store(true)
 	} else {
 		c.delivery.awaitDelivered()
@@ -118,7 +118,7 @@ func (c *connection) feedEnded(s *session, err error) {
 // endingFor returns the ending of a connection whose attachment failed. If the server
 // cannot be reached, the close code asks the client to reconnect and resume.
 func endingFor(err error) ending {
-	switch rpcerror.Reason(err) {
+	switch errorinfo.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER:
 		return ending{closePolicy, "another connection took the session over", err}
 	case execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND:

@@ -5,6 +5,7 @@ import (
 
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -36,7 +37,7 @@ func (r *request) describe(ctx context.Context, id processID) (*execwirev1.Proce
 
 // isGone reports whether the error means that the process does not exist (any more).
 func isGone(err error) bool {
-	switch rpcerror.Reason(err) {
+	switch errorinfo.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND, execwirev1.ErrorReason_ERROR_REASON_PROCESS_EXITED:
 		return true
 	}
@@ -45,7 +46,7 @@ func isGone(err error) bool {
 
 // processError is [rpcerror.Of] for calls on a process.
 func processError(id processID, err error) *jsonrpc.Error {
-	switch rpcerror.Reason(err) {
+	switch errorinfo.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:
 		return rpcerror.WithText(err, "unknown process id "+string(id))
 	case execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS:

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 const (
@@ -74,7 +74,7 @@ func startsWithGap(answer *execwirev1.ReadOutputResponse) bool {
 // first waits for the first output, until the deadline.
 func (r *reading) first(ctx context.Context) (*execwirev1.ReadOutputResponse, error) {
 	answer, err := r.ask(ctx, r.remaining())
-	if rpcerror.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED {
+	if errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED {
 		return answer, err
 	}
 	// The client is ahead of the process; it has everything until then.

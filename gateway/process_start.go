@@ -149,7 +149,7 @@ func (p *startParams) announceStarted(r *request, started *execwirev1.Process) {
 // announceFailed sends after the answer that the start failed. If the id is in use, its
 // process has not failed.
 func (p *startParams) announceFailed(r *request, err error, failed *jsonrpc.Error) {
-	taken := rpcerror.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS
+	taken := errorinfo.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS
 	if p.mode.legacy || taken || !r.isSubscribed(notifyFailed) {
 		return
 	}
@@ -228,7 +228,7 @@ func (p *startParams) failure(err error) *jsonrpc.Error {
 	}
 	text := rpcerror.OSText(errorinfo.Of(err).GetMetadata()["errno"])
 	if text == "" {
-		text = startErrors[rpcerror.Reason(err)]
+		text = startErrors[errorinfo.Reason(err)]
 	}
 	if text == "" {
 		return processError(p.ProcessID, err)
@@ -294,7 +294,7 @@ func (p *startParams) prepared() *execwirev1.ProcessCommand {
 // tooManyProcesses converts the error for the limit of processes that the gateway set
 // for the session; nil for other errors.
 func tooManyProcesses(err error) *jsonrpc.Error {
-	if rpcerror.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES || !rpcerror.ExceedsQuota(err, "max_processes") {
+	if errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES || !rpcerror.ExceedsQuota(err, "max_processes") {
 		return nil
 	}
 	const setting = "max_processes_per_connection"

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/execwire/execwire/gateway/param"
-	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -31,7 +31,7 @@ func (p *resizeParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error
 		SessionId: r.session.id, ProcessId: id,
 		Size: &execwirev1.TerminalSize{Rows: uint32(p.Rows), Columns: uint32(p.Cols)},
 	})
-	if err != nil && rpcerror.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_PROCESS_EXITED {
+	if err != nil && errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_PROCESS_EXITED {
 		return nil, processError(p.ProcessID, err)
 	}
 	return struct{}{}, nil

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/execwire/execwire/gateway/param"
-	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
@@ -103,7 +102,7 @@ func (p *waitParams) wait(ctx context.Context, r *request) (*execwirev1.WaitProc
 
 // failure converts an error of a wait, with the names of the client's parameters.
 func (p *waitParams) failure(err error) *jsonrpc.Error {
-	if rpcerror.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD {
+	if errorinfo.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD {
 		if member := untilMembers[errorinfo.Of(err).GetMetadata()["field"]]; member != "" {
 			return param.Invalid(member, problemOf(err))
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
@@ -85,7 +86,7 @@ func (p *writeParams) pieceID(piece int) string {
 
 // outcome converts an error of a write.
 func (p *writeParams) outcome(ctx context.Context, r *request, err error) (any, *jsonrpc.Error) {
-	switch rpcerror.Reason(err) {
+	switch errorinfo.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:
 		return writeUnknownProcess, nil
 	case execwirev1.ErrorReason_ERROR_REASON_STDIN_NOT_PIPED:
@@ -125,7 +126,7 @@ func (p *closeStdinParams) run(ctx context.Context, r *request) (any, *jsonrpc.E
 	id := p.ProcessID.server()
 	r.gateForSignal(id)
 	_, err := r.processes.CloseStdin(ctx, &execwirev1.CloseStdinRequest{SessionId: r.session.id, ProcessId: id})
-	switch rpcerror.Reason(err) {
+	switch errorinfo.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:
 		return writeUnknownProcess, nil
 	case execwirev1.ErrorReason_ERROR_REASON_STDIN_NOT_PIPED:

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -50,7 +50,7 @@ func (c *connection) closeSession() {
 		errors.New("the server did not end the session in time"))
 	defer cancel()
 	_, err := c.sessions.CloseSession(ctx, &execwirev1.CloseSessionRequest{SessionId: c.session.id})
-	if err != nil && rpcerror.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND {
+	if err != nil && errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND {
 		c.log.Warn("failed to end the session of a client that has ended its connection",
 			slog.String("session_id", c.session.id), slog.String("error", err.Error()))
 	}

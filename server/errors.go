@@ -176,7 +176,7 @@ func (f *failure) status() error {
 	if setting := f.metadata["setting"]; f.code == codes.ResourceExhausted && !strings.Contains(text, setting) {
 		text += " (" + setting + ")"
 	}
-	info := &errdetails.ErrorInfo{Domain: errorinfo.Domain, Reason: reasonName(f.reason), Metadata: f.metadata}
+	info := &errdetails.ErrorInfo{Domain: errorinfo.Domain, Reason: errorinfo.Name(f.reason), Metadata: f.metadata}
 	st := status.New(f.code, text).Proto()
 	for _, detail := range append([]protoadapt.MessageV1{info}, f.details...) {
 		packed := new(anypb.Any)
@@ -201,11 +201,6 @@ func NewStatus(code codes.Code, reason execwirev1.ErrorReason, text string, meta
 		f.set(key, value)
 	}
 	return f.status()
-}
-
-// reasonName returns the name of a reason as in ErrorInfo.
-func reasonName(reason execwirev1.ErrorReason) string {
-	return strings.TrimPrefix(reason.String(), "ERROR_REASON_")
 }
 
 // invalidField returns the error for an invalid field of a request.

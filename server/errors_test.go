@@ -33,7 +33,7 @@ func infoOf(t *testing.T, err error) *errdetails.ErrorInfo {
 			if info.GetDomain() != errorinfo.Domain {
 				t.Errorf("domain = %q", info.GetDomain())
 			}
-			if execwirev1.ErrorReason_value["ERROR_REASON_"+info.GetReason()] == 0 {
+			if errorinfo.Parse(info.GetReason()) == 0 {
 				t.Errorf("reason %q is not in the contract", info.GetReason())
 			}
 			return info
@@ -78,7 +78,7 @@ func TestToStatus_FileErrors(t *testing.T) {
 			continue
 		}
 		err := s.toStatus(t.Context(), fmt.Errorf("wrapped: %w", &fsops.Error{Kind: kind, Path: "/bad\xff", Err: errors.New("cause")}))
-		if status.Code(err) != want.code || infoOf(t, err).GetReason() != reasonName(want.reason) {
+		if status.Code(err) != want.code || infoOf(t, err).GetReason() != errorinfo.Name(want.reason) {
 			t.Errorf("%v becomes %v", kind, err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestToStatus_HTTPErrors(t *testing.T) {
 			continue
 		}
 		err := s.toStatus(t.Context(), fmt.Errorf("wrapped: %w", &httpclient.Error{Kind: kind, Field: "url", URL: "http://h/\xff", Err: errors.New("cause \xff")}))
-		if status.Code(err) != want.code || infoOf(t, err).GetReason() != reasonName(want.reason) {
+		if status.Code(err) != want.code || infoOf(t, err).GetReason() != errorinfo.Name(want.reason) {
 			t.Errorf("%v becomes %v", kind, err)
 		}
 	}
@@ -108,7 +108,7 @@ func TestToStatus_PortErrors(t *testing.T) {
 			continue
 		}
 		err := s.toStatus(t.Context(), fmt.Errorf("wrapped: %w", &ports.Error{Kind: kind, Target: "h\xff:1", Err: errors.New("cause \xff")}))
-		if status.Code(err) != want.code || infoOf(t, err).GetReason() != reasonName(want.reason) {
+		if status.Code(err) != want.code || infoOf(t, err).GetReason() != errorinfo.Name(want.reason) {
 			t.Errorf("%v becomes %v", kind, err)
 		}
 	}
@@ -159,7 +159,7 @@ func TestFromAuth_AllKinds(t *testing.T) {
 			want = translation{codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED}
 		}
 		err := fromAuth(fmt.Errorf("wrapped: %w", &auth.Error{Kind: kind, Subject: "x", Err: errors.New("the secret cause"), ForCaller: "what to do"}))
-		if code := status.Code(err); code != want.code || infoOf(t, err).GetReason() != reasonName(want.reason) {
+		if code := status.Code(err); code != want.code || infoOf(t, err).GetReason() != errorinfo.Name(want.reason) {
 			t.Errorf("%v becomes %v, want %v", kind, err, want)
 		}
 		if strings.Contains(err.Error(), "cause") {

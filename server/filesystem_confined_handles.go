@@ -86,11 +86,11 @@ func (k *workerFile) close() {
 // dropLostHandle removes a handle whose file the worker has closed, because a read
 // failed or the worker ended, and returns the error for the caller.
 func dropLostHandle(handles *fsops.Handles, handleID string, err error) error {
-	switch reason := errorinfo.Of(err).GetReason(); {
-	case reason == reasonName(execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND):
+	switch errorinfo.Reason(err) {
+	case execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND:
 		_ = handles.CloseFile(handleID)
 		return fsops.HandleNotFoundError(handleID)
-	case reason == reasonName(execwirev1.ErrorReason_ERROR_REASON_FILE_WORKER_ENDED):
+	case execwirev1.ErrorReason_ERROR_REASON_FILE_WORKER_ENDED:
 		_ = handles.CloseFile(handleID)
 	}
 	return err

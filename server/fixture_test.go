@@ -277,7 +277,7 @@ func expectFailure(t *testing.T, err error, code codes.Code, reason execwirev1.E
 	if status.Code(err) != code {
 		t.Fatalf("error is %v, want code %v", err, code)
 	}
-	if got, want := errorinfo.Of(err).GetReason(), reason.String()[len("ERROR_REASON_"):]; got != want {
+	if got, want := errorinfo.Of(err).GetReason(), errorinfo.Name(reason); got != want {
 		t.Fatalf("reason is %q, want %s (%v)", got, want, err)
 	}
 }

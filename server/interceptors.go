@@ -78,8 +78,8 @@ const maxNameBytes = 100
 
 // normalEnds are reasons with which attachments end without a fault: the session was
 // closed, or the server stops and the client resumes.
-var normalEnds = []string{
-	reasonName(execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED), reasonName(execwirev1.ErrorReason_ERROR_REASON_DRAINING),
+var normalEnds = []execwirev1.ErrorReason{
+	execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED, execwirev1.ErrorReason_ERROR_REASON_DRAINING,
 }
 
 // callLog has what the log says about the caller of a call, once it is authenticated.
@@ -113,9 +113,9 @@ func (i *interceptors) logStream(srv any, stream grpc.ServerStream, info *grpc.S
 // if it is written: the logging interceptor of go-grpc-middleware composes it before, which
 // takes 10 us of each call.
 func (i *interceptors) logCall(ctx context.Context, fullMethod string, log *callLog, err error) {
-	code, reason := status.Code(err), errorinfo.Of(err).GetReason()
+	code := status.Code(err)
 	level := callLevel(code)
-	if fullMethod == execwirev1.SessionService_AttachSession_FullMethodName && slices.Contains(normalEnds, reason) {
+	if fullMethod == execwirev1.SessionService_AttachSession_FullMethodName && slices.Contains(normalEnds, errorinfo.Reason(err)) {
 		level = slog.LevelDebug
 	}
 	if !i.cfg.Logger.Enabled(ctx, level) {
@@ -134,7 +134,7 @@ func (i *interceptors) logCall(ctx context.Context, fullMethod string, log *call
 		fields = append(fields, "grpc.request.deadline", deadline.Format(time.RFC3339))
 	}
 	if err != nil {
-		fields = append(fields, "reason", reason)
+		fields = append(fields, "reason", errorinfo.Of(err).GetReason())
 	}
 	fields = append(append(fields, log.callerFields()...), traceFields(ctx)...)
 	i.cfg.Logger.Log(ctx, level, "finished call", fields...)

@@ -123,7 +123,7 @@ func (r *run) reject(err error) {
 	}
 	st := status.Convert(r.server.toStatus(r.ctx, err))
 	r.outbox.post(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Rejected{Rejected: &execwirev1.RunRejected{
-		Reason:  execwirev1.ErrorReason(execwirev1.ErrorReason_value["ERROR_REASON_"+errorinfo.Of(st.Err()).GetReason()]),
+		Reason:  errorinfo.Reason(st.Err()),
 		Message: st.Message(),
 	}}})
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
@@ -54,7 +55,7 @@ func TestFromSandbox_AllKinds(t *testing.T) {
 		}
 		err := fromSandbox("f", &sandbox.Error{Kind: kind, Member: "entries[2].special", Path: "/p\xff", Limit: 7, Err: errors.New("cause \xff")})
 		info := infoOf(t, err)
-		if status.Code(err) != want.code || info.GetReason() != reasonName(want.reason) {
+		if status.Code(err) != want.code || info.GetReason() != errorinfo.Name(want.reason) {
 			t.Errorf("%v becomes %v", kind, err)
 		}
 		if (info.GetMetadata()["limit"] == "7") != (kind == sandbox.TooManyPaths) {

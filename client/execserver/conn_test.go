@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 func TestStart_Repeated_RunsOnce(t *testing.T) {
@@ -20,11 +21,11 @@ func TestStart_Repeated_RunsOnce(t *testing.T) {
 		}
 	}
 	_, err := start(t, conn, script("p", "true"))
-	if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS {
+	if errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS {
 		t.Errorf("another process with the id: %v", err)
 	}
 	_, err = start(t, conn, program("q", "/no/such"))
-	if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND || status.Code(err) != codes.NotFound {
+	if errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND || status.Code(err) != codes.NotFound {
 		t.Errorf("a missing program: %v", err)
 	}
 }
@@ -32,18 +33,18 @@ func TestStart_Repeated_RunsOnce(t *testing.T) {
 func TestUnsupportedCalls_AreNotImplemented(t *testing.T) {
 	conn := dial(t, newGateway(t).address)
 	_, err := execwirev1.NewSessionServiceClient(conn).ListSessions(t.Context(), &execwirev1.ListSessionsRequest{})
-	if status.Code(err) != codes.Unimplemented || reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
+	if status.Code(err) != codes.Unimplemented || errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
 		t.Errorf("a list of sessions: %v", err)
 	}
 	stream, err := execwirev1.NewSessionServiceClient(conn).AttachSession(t.Context())
 	if err == nil {
 		_, err = stream.Recv()
 	}
-	if status.Code(err) != codes.Unimplemented || reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
+	if status.Code(err) != codes.Unimplemented || errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
 		t.Errorf("attaching a session: %v", err)
 	}
 	_, err = execwirev1.NewProcessServiceClient(conn).StartProcess(t.Context(), script("p", "true"))
-	if status.Code(err) != codes.Unimplemented || reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
+	if status.Code(err) != codes.Unimplemented || errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
 		t.Errorf("a process without an owner: %v", err)
 	}
 }
@@ -65,13 +66,13 @@ func TestStart_MissingDirectory_IsNotAMissingProgram(t *testing.T) {
 	for _, newer := range []bool{false, true} {
 		conn := dial(t, server.address, asReference(t, newer))
 		_, err := start(t, conn, program("p", "/no/such"))
-		if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND {
+		if errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND {
 			t.Errorf("a missing program: %v", err)
 		}
 		nowhere := script("p", "true")
 		nowhere.GetCommand().GetDirect().WorkingDirectory = "/no/such"
 		_, err = start(t, conn, nowhere)
-		if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY {
+		if errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY {
 			t.Errorf("a missing directory: %v", err)
 		}
 	}

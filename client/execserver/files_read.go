@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -48,7 +49,7 @@ func (s *fileService) GetMetadata(ctx context.Context, request *execwirev1.GetMe
 // contentError distinguishes directories from special files, for which the reference
 // returns the same error.
 func (s *fileService) contentError(ctx context.Context, t target, err error) error {
-	if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_A_REGULAR_FILE {
+	if errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_A_REGULAR_FILE {
 		return err
 	}
 	m, described := s.describe(ctx, t)

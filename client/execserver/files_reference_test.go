@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/testrace"
 )
 
@@ -85,7 +86,7 @@ func TestFiles_RandomCalls_MatchGRPC(t *testing.T) {
 				call := random.call()
 				before := snapshot(t, protocol.dir)
 				got := protocol.do(t.Context(), call)
-				reason := reasonOf(got.err.Err())
+				reason := errorinfo.Reason(got.err.Err())
 				// An older server writes files as a whole, or not at all.
 				unfinished := !newer && call.method == "UploadFile" && reason != execwirev1.ErrorReason_ERROR_REASON_UNSPECIFIED
 				if unfinished || reason == execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
@@ -97,7 +98,7 @@ func TestFiles_RandomCalls_MatchGRPC(t *testing.T) {
 				}
 				done[call.method]++
 				want := direct.do(t.Context(), call)
-				if wanted := reasonOf(want.err.Err()); reason != wanted && !alike(reason, wanted) {
+				if wanted := errorinfo.Reason(want.err.Err()); reason != wanted && !alike(reason, wanted) {
 					t.Fatalf("%v\nfails with %v %v,\nover gRPC %v", call, reason, got.err, want.err)
 				}
 				if call.method != "WalkDirectory" && essence(t, got, newer) != essence(t, want, newer) {
@@ -157,7 +158,7 @@ func TestUpload_WritesOnlyInPlace(t *testing.T) {
 			return stream.CloseAndRecv()
 		}
 		const replace, inPlace = execwirev1.UploadMode_UPLOAD_MODE_REPLACE, execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE
-		if _, err := upload(replace, content, true); reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
+		if _, err := upload(replace, content, true); errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
 			t.Errorf("to replace a file is %v", err)
 		}
 		if _, err := os.Lstat(path); err == nil {
@@ -171,10 +172,10 @@ func TestUpload_WritesOnlyInPlace(t *testing.T) {
 			t.Errorf("%d bytes were written, %v", len(got), err)
 		}
 		if !newer {
-			if _, err := upload(inPlace, make([]byte, maxWholeWrite+1), true); reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE {
+			if _, err := upload(inPlace, make([]byte, maxWholeWrite+1), true); errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE {
 				t.Errorf("a large file is %v", err)
 			}
-			if _, err := upload(inPlace, []byte("a part"), false); reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE {
+			if _, err := upload(inPlace, []byte("a part"), false); errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE {
 				t.Errorf("an upload without an end is %v", err)
 			}
 			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, content) {
@@ -243,7 +244,7 @@ func TestCopy_FileToItself_IsUnchanged(t *testing.T) {
 			}
 		}
 		_, err := files.CopyPath(t.Context(), &execwirev1.CopyPathRequest{SourcePath: dir + "/none", DestinationPath: dir + "/none"})
-		if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND {
+		if errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND {
 			t.Errorf("a copy of nothing is %v", err)
 		}
 	})

@@ -132,7 +132,7 @@ func (w *walk) sendError(relative string, err error) error {
 	if relative == "" || isFatal(w.stream.Context(), err) {
 		return err
 	}
-	failed := &execwirev1.WalkError{Reason: reasonOf(err), Errno: errorinfo.Of(err).GetMetadata()["errno"], Message: status.Convert(err).Message()}
+	failed := &execwirev1.WalkError{Reason: errorinfo.Reason(err), Errno: errorinfo.Of(err).GetMetadata()["errno"], Message: status.Convert(err).Message()}
 	failed.Path, failed.RawPath = nameFields(relative)
 	return w.stream.Send(&execwirev1.WalkDirectoryResponse{Message: &execwirev1.WalkDirectoryResponse_Error{Error: failed}})
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -108,7 +109,7 @@ func (p *process) fail(l *link, err error) {
 	in := &p.incoming
 	switch {
 	case l.over.Err() != nil, p.log.closed:
-	case in.ended && in.exit != nil && reasonOf(err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:
+	case in.ended && in.exit != nil && errorinfo.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:
 		for p.takeEarly(); len(in.early) > 0; p.takeEarly() {
 			p.addMissing(in.early[0].seq, in.early[0].event.GetClosed() != nil)
 		}

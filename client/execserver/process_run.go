@@ -13,6 +13,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/backoff"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // run is one RunProcess stream. One goroutine sends on it and one receives.
@@ -288,7 +289,7 @@ func (p *process) reject(err error) {
 	defer p.mu.Unlock()
 	if p.owner != nil {
 		p.owner.rejections = append(p.owner.rejections, &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Rejected{
-			Rejected: &execwirev1.RunRejected{Reason: reasonOf(err), Message: status.Convert(err).Message()}}})
+			Rejected: &execwirev1.RunRejected{Reason: errorinfo.Reason(err), Message: status.Convert(err).Message()}}})
 		p.changed.Notify()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // errOwnerless rejects processes without an owner.
@@ -77,7 +78,7 @@ func (s *processService) send(ctx context.Context, l *link, p *process, r *execw
 	var result startResult
 	err := s.conn.call(ctx, l, "process/start", params, &result)
 	switch {
-	case repeated && reasonOf(err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS:
+	case repeated && errorinfo.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS:
 		// The attempt that was not answered started it, and its first events are lost.
 		p.setStarted(l, r, params.mustConfine)
 		p.startRecovery(l)
@@ -87,7 +88,7 @@ func (s *processService) send(ctx context.Context, l *link, p *process, r *execw
 	case err != nil:
 		err = s.withDirectory(ctx, l, params, err)
 		isDefault := r.GetCommand().GetDirect().GetWorkingDirectory() == "" && !params.isAtRoot
-		if isDefault && reasonOf(err) == execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY {
+		if isDefault && errorinfo.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY {
 			return s.sendAtRoot(ctx, l, p, r)
 		}
 		s.conn.processes.remove(p)
@@ -121,11 +122,11 @@ func (s *processService) sendAtRoot(ctx context.Context, l *link, p *process, r 
 // withDirectory distinguishes a missing directory from a missing program: servers of the
 // reference return the same error.
 func (s *processService) withDirectory(ctx context.Context, l *link, params *startParams, err error) error {
-	if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND {
+	if errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND {
 		return err
 	}
 	missing := s.conn.call(ctx, l, "fs/getMetadata", map[string]string{"path": params.Cwd}, nil)
-	if reasonOf(missing) != execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND {
+	if errorinfo.Reason(missing) != execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND {
 		return err
 	}
 	return newStatus(execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY,
@@ -137,7 +138,7 @@ func (s *processService) withDirectory(ctx context.Context, l *link, params *sta
 func isUnanswered(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
-		return reasonOf(err) == execwirev1.ErrorReason_ERROR_REASON_UNSPECIFIED
+		return errorinfo.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_UNSPECIFIED
 	}
 	return false
 }

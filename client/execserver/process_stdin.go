@@ -6,6 +6,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/backoff"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 const (
@@ -108,7 +109,7 @@ func (s *stdin) writeAll() {
 // stop records that the server accepts no more input because of err.
 func (s *stdin) stop(err error) {
 	p := s.process
-	if reasonOf(err) == execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
+	if errorinfo.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
 		err = p.awaitSilentEnd()
 	} else if !isUnanswered(err) {
 		p.reject(err)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // size is how much a test that cuts connections passes: all of it where there is time.
@@ -162,7 +163,7 @@ func TestRun_LostOwner_TerminatesAfterTheGracePeriod(t *testing.T) {
 	for err == nil {
 		_, err = stream.Recv()
 	}
-	if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED || status.Code(err) != codes.OutOfRange {
+	if errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED || status.Code(err) != codes.OutOfRange {
 		t.Errorf("the stream ended with %v", err)
 	}
 	waited, err := processes.WaitProcess(t.Context(), &execwirev1.WaitProcessRequest{ProcessId: "p", Condition: &execwirev1.WaitProcessRequest_Closed{}})
@@ -180,7 +181,7 @@ func TestRun_Detach_IsRejected(t *testing.T) {
 	for err == nil {
 		_, err = stream.Recv()
 	}
-	if err != io.EOF && reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
+	if err != io.EOF && errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
 		t.Errorf("the stream ended with %v", err)
 	}
 	waited, err := processes.WaitProcess(t.Context(), &execwirev1.WaitProcessRequest{ProcessId: "slow"})

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -17,9 +16,6 @@ import (
 	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
-
-// reasonPrefix is the prefix of the enum names that is omitted on the wire.
-const reasonPrefix = "ERROR_REASON_"
 
 // failure returns a status with a reason.
 func failure(reason execwirev1.ErrorReason, format string, args ...any) error {
@@ -60,7 +56,7 @@ func newStatus(reason execwirev1.ErrorReason, message string, metadata map[strin
 	if !ok {
 		code = codes.FailedPrecondition
 	}
-	info := &errdetails.ErrorInfo{Domain: errorinfo.Domain, Reason: strings.TrimPrefix(reason.String(), reasonPrefix), Metadata: metadata}
+	info := &errdetails.ErrorInfo{Domain: errorinfo.Domain, Reason: errorinfo.Name(reason), Metadata: metadata}
 	st, err := status.New(code, message).WithDetails(append(details, info)...)
 	if err != nil {
 		return status.Error(code, message)
@@ -97,7 +93,7 @@ func statusOf(method string, answered *jsonrpc.Error) error {
 		return statusFromText(method, answered)
 	}
 	name, _ := data["reason"].(string)
-	reason := execwirev1.ErrorReason(execwirev1.ErrorReason_value[reasonPrefix+name])
+	reason := errorinfo.Parse(name)
 	if reason == execwirev1.ErrorReason_ERROR_REASON_UNSPECIFIED {
 		return statusFromText(method, answered)
 	}
@@ -112,9 +108,4 @@ func statusOf(method string, answered *jsonrpc.Error) error {
 		}
 	}
 	return newStatus(reason, answered.Message, metadata, details...)
-}
-
-// reasonOf returns the reason of a status, unspecified for none.
-func reasonOf(err error) execwirev1.ErrorReason {
-	return execwirev1.ErrorReason(execwirev1.ErrorReason_value[reasonPrefix+errorinfo.Of(err).GetReason()])
 }

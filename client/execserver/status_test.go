@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -24,7 +25,7 @@ func TestErrorData_UnknownMembers(t *testing.T) {
 		}
 	}
 	err := statusOf("fs/readFile", &jsonrpc.Error{Code: jsonrpc.CodeInternal, Data: json.RawMessage(`{"reason":"NO_SPACE"}`)})
-	if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_NO_SPACE {
+	if errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_NO_SPACE {
 		t.Errorf("it is %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 type killFlags struct {
@@ -121,7 +122,7 @@ func killOne(ctx context.Context, c *client.Client, flags killFlags, signal exec
 	case err != nil:
 		result = killResult{ID: id, Error: client.FromRPC(err).Error()}
 		if reason := client.Reason(err); reason != 0 {
-			result.Reason = strings.TrimPrefix(reason.String(), "ERROR_REASON_")
+			result.Reason = errorinfo.Name(reason)
 		}
 	case response != nil:
 		result.WasRunning, result.VerifiedEmpty, result.Exit = &response.WasRunning, &response.VerifiedEmpty, describeExit(response.GetExit())

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // toConnect returns a status of the server as the same error of Connect, with its
@@ -36,8 +37,8 @@ func errBidi(method string) error {
 	st, err := status.New(codes.Unimplemented, strings.TrimPrefix(method, "/")+
 		" streams in both directions at once, which HTTP/1.1 does not: call it by gRPC on this port, or use methods that stream in one direction").
 		WithDetails(&errdetails.ErrorInfo{
-			Domain:   string(execwirev1.File_execwire_v1_error_proto.Package()),
-			Reason:   strings.TrimPrefix(execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED.String(), "ERROR_REASON_"),
+			Domain:   errorinfo.Domain,
+			Reason:   errorinfo.Name(execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED),
 			Metadata: map[string]string{"feature": method},
 		})
 	if err != nil {

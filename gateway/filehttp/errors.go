@@ -70,10 +70,10 @@ func (q *request) answer(err error) {
 		if mapped, ok := statusesOfCodes[status.Code(err)]; ok {
 			code = mapped
 		}
-		if mapped, ok := statuses[rpcerror.Reason(err)]; ok {
+		if mapped, ok := statuses[errorinfo.Reason(err)]; ok {
 			code = mapped
 		}
-		switch rpcerror.Reason(err) {
+		switch errorinfo.Reason(err) {
 		case execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY:
 			body.Message += " (list it with ReadDirectory of FileSystemService)"
 		case execwirev1.ErrorReason_ERROR_REASON_UPLOAD_OFFSET_INVALID:

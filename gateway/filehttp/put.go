@@ -17,8 +17,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // Headers of the state of an upload, as in the draft of resumable uploads.
@@ -201,7 +201,7 @@ func (q *request) parseConditions(head *execwirev1.UploadHead) error {
 	req := &execwirev1.GetMetadataRequest{}
 	req.Path, req.RawPath = wirePath(q.path)
 	found, err := q.files.GetMetadata(q.Context(), req)
-	if err != nil && rpcerror.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND {
+	if err != nil && errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND {
 		return err
 	}
 	for _, version := range versions {
@@ -253,7 +253,7 @@ func (q *request) send(stream grpc.ClientStreamingClient[execwirev1.UploadFileRe
 	switch {
 	case failed != nil && !errors.Is(failed, io.EOF):
 		return nil, failed
-	case !up.complete && rpcerror.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE:
+	case !up.complete && errorinfo.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE:
 		return nil, nil
 	}
 	return response, err

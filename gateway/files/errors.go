@@ -38,7 +38,7 @@ func fileError(err error) *jsonrpc.Error {
 // watchFailure is fileError for watches. The server's text about a limit names the
 // setting to raise.
 func watchFailure(err error) *jsonrpc.Error {
-	switch rpcerror.Reason(err) {
+	switch errorinfo.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_WATCHES, execwirev1.ErrorReason_ERROR_REASON_WATCH_UNAVAILABLE:
 		return rpcerror.Of(err)
 	}
@@ -48,7 +48,7 @@ func watchFailure(err error) *jsonrpc.Error {
 // contentFailure is fileError for calls that need a file with content.
 func contentFailure(err error, p param.Path) *jsonrpc.Error {
 	failure := fileError(err)
-	switch rpcerror.Reason(err) {
+	switch errorinfo.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY, execwirev1.ErrorReason_ERROR_REASON_NOT_A_REGULAR_FILE:
 		if failure.Code == jsonrpc.CodeInvalidRequest {
 			failure.Message = "path `" + param.Shorten(param.Path{}.Like(p.Native)) + "` is not a file"
@@ -66,7 +66,7 @@ var copyRefusals = map[execwirev1.ErrorReason]string{
 
 func copyFailure(err error) *jsonrpc.Error {
 	failure := fileError(err)
-	if text, ok := copyRefusals[rpcerror.Reason(err)]; ok && failure.Code == jsonrpc.CodeInvalidRequest {
+	if text, ok := copyRefusals[errorinfo.Reason(err)]; ok && failure.Code == jsonrpc.CodeInvalidRequest {
 		failure.Message = text
 	}
 	return failure

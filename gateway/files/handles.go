@@ -6,8 +6,8 @@ import (
 
 	"github.com/execwire/execwire/gateway/call"
 	"github.com/execwire/execwire/gateway/param"
-	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -68,7 +68,7 @@ func (h *handles) forget(old *handle) {
 
 // failure converts an error of a call on a handle.
 func (h *handles) failure(of *handle, err error) *jsonrpc.Error {
-	if rpcerror.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND {
+	if errorinfo.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND {
 		h.forget(of) // a failed read closes it
 		return unknownHandle(of.id)
 	}

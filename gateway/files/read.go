@@ -11,8 +11,8 @@ import (
 
 	"github.com/execwire/execwire/gateway/call"
 	"github.com/execwire/execwire/gateway/param"
-	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
@@ -39,7 +39,7 @@ func (p *fsReadFileParams) read(ctx context.Context, s *Service, release func())
 		return nil, fileTooLarge(limit)
 	case err == nil:
 		return call.Data(contentBegin, release, resp.GetData()), nil
-	case rpcerror.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE:
+	case errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE:
 		return nil, contentFailure(err, p.Path)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

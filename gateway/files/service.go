@@ -55,7 +55,7 @@ func (s *Service) Close(ctx context.Context) {
 	defer cancel()
 	for _, handle := range s.handles.takeAll() {
 		_, err := s.client.CloseFile(ctx, &execwirev1.CloseFileRequest{SessionId: s.sessionID, HandleId: handle.serverID})
-		if ctx.Err() != nil || err != nil && rpcerror.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND {
+		if ctx.Err() != nil || err != nil && errorinfo.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND {
 			return
 		}
 	}

@@ -111,7 +111,7 @@ func (p *fsWalkParams) walk(ctx context.Context, s *Service, into *fsWalk) *json
 
 // isNoDirectory reports that the path exists and is not a directory.
 func isNoDirectory(err error) bool {
-	return err != nil && rpcerror.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_NOT_A_DIRECTORY && errorinfo.Of(err).GetMetadata()["errno"] == ""
+	return err != nil && errorinfo.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_NOT_A_DIRECTORY && errorinfo.Of(err).GetMetadata()["errno"] == ""
 }
 
 // add adds entries from the server. It includes links only if they are followed to

@@ -24,7 +24,7 @@ func disabled() *jsonrpc.Error {
 // failure converts an error of a request without response, with the reference's text if
 // it has one.
 func (p *Request) failure(err error) *jsonrpc.Error {
-	switch rpcerror.Reason(err) {
+	switch errorinfo.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD:
 		return rpcerror.WithText(err, p.refusal(errorinfo.Of(err).GetMetadata()["field"], status.Convert(err).Message()))
 	case execwirev1.ErrorReason_ERROR_REASON_HTTP_DISABLED:
@@ -77,7 +77,7 @@ func (p *Request) refusal(field, text string) string {
 
 // bodyFailure converts an error in the body.
 func bodyFailure(err error) *jsonrpc.Error {
-	switch rpcerror.Reason(err) {
+	switch errorinfo.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_HTTP_BODY_FAILED, execwirev1.ErrorReason_ERROR_REASON_HTTP_TIMED_OUT:
 		return rpcerror.WithText(err, "failed to read http/request response body: "+bodyError(err))
 	}
@@ -97,7 +97,7 @@ func responseTooLarge(limit int) *jsonrpc.Error {
 
 // bodyError returns the client's text for an incomplete body.
 func bodyError(err error) string {
-	switch rpcerror.Reason(err) {
+	switch errorinfo.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_HTTP_BODY_FAILED, execwirev1.ErrorReason_ERROR_REASON_HTTP_TIMED_OUT:
 		return "error decoding response body"
 	}

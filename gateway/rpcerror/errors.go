@@ -77,15 +77,10 @@ func Detail[T proto.Message](err error) (detail T, ok bool) {
 	return detail, false
 }
 
-// Reason returns the reason of a server's error; unspecified for any other.
-func Reason(err error) execwirev1.ErrorReason {
-	return execwirev1.ErrorReason(execwirev1.ErrorReason_value["ERROR_REASON_"+errorinfo.Of(err).GetReason()])
-}
-
 // Of converts an error of the server, with its text. Data has the reason and its
 // metadata.
 func Of(err error) *jsonrpc.Error {
-	code, ok := codesOf[Reason(err)]
+	code, ok := codesOf[errorinfo.Reason(err)]
 	if !ok {
 		code = jsonrpc.CodeInternal
 	}

@@ -3,7 +3,6 @@ package harness
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/testowner"
 	"github.com/execwire/execwire/internal/testproc"
 )
@@ -267,7 +267,7 @@ func (s *Scenario) ExpectReason(err error, want string) {
 
 // ReasonOf returns the name of the reason of an error.
 func ReasonOf(err error) string {
-	return strings.TrimPrefix(client.Reason(err).String(), "ERROR_REASON_")
+	return errorinfo.Name(client.Reason(err))
 }
 
 // ExpectEnd checks how a process ended: by a code, or by a signal if that is

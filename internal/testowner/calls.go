@@ -120,7 +120,7 @@ func (c *calls) open(m *execwirev1.RunProcessRequest) (err error) {
 // endOn ends the stream if the call failed because the owner broke the protocol. Whether it
 // owns the process is told by the stream.
 func (c *calls) endOn(err error) {
-	if reason := reasonOf(err); reason == execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED ||
+	if reason := errorinfo.Reason(err); reason == execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED ||
 		reason == execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID {
 		c.cancel(err)
 	}
@@ -129,7 +129,7 @@ func (c *calls) endOn(err error) {
 func (c *calls) reject(err error) {
 	if err != nil && c.ctx.Err() == nil {
 		c.answers <- &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Rejected{
-			Rejected: &execwirev1.RunRejected{Reason: reasonOf(err), Message: err.Error()}}}
+			Rejected: &execwirev1.RunRejected{Reason: errorinfo.Reason(err), Message: err.Error()}}}
 	}
 }
 
@@ -144,7 +144,7 @@ func (c *calls) write() {
 		}
 		answer, err := c.processes.WriteStdin(c.ctx, &execwirev1.WriteStdinRequest{SessionId: c.sessionID, ProcessId: c.processID,
 			OwnerId: c.owner(), Offset: in.GetOffset(), Data: in.GetData(), EndOfFile: in.GetEndOfFile()})
-		switch reasonOf(err) {
+		switch errorinfo.Reason(err) {
 		case execwirev1.ErrorReason_ERROR_REASON_PROCESS_OWNER_LOST, execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER:
 			return // the stream says so
 		}
@@ -178,7 +178,7 @@ func (c *calls) Recv() (*execwirev1.RunProcessResponse, error) {
 
 func (c *calls) take(next received) (*execwirev1.RunProcessResponse, error) {
 	if next.err != nil {
-		if cause := context.Cause(c.ctx); reasonOf(cause) != 0 {
+		if cause := context.Cause(c.ctx); errorinfo.Reason(cause) != 0 {
 			return nil, cause
 		}
 		c.cancel(next.err)
@@ -192,9 +192,4 @@ func (c *calls) take(next received) (*execwirev1.RunProcessResponse, error) {
 		return &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Started{Started: started}}, nil
 	}
 	return &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Events{Events: next.response.GetEvents()}}, nil
-}
-
-// reasonOf returns the reason of an error; 0: it has none.
-func reasonOf(err error) execwirev1.ErrorReason {
-	return execwirev1.ErrorReason(execwirev1.ErrorReason_value["ERROR_REASON_"+errorinfo.Of(err).GetReason()])
 }

@@ -239,7 +239,7 @@ func (s *recordedStream) SendMsg(m any) error {
 func refused() error {
 	st := status.New(codes.Unavailable, "the server's audit log cannot be written, so that it does not do this: its operator has to free space on the disk, or see its log")
 	detailed, failed := st.WithDetails(&errdetails.ErrorInfo{
-		Domain: errorinfo.Domain, Reason: strings.TrimPrefix(execwirev1.ErrorReason_ERROR_REASON_AUDIT_LOG_FAILED.String(), "ERROR_REASON_")})
+		Domain: errorinfo.Domain, Reason: errorinfo.Name(execwirev1.ErrorReason_ERROR_REASON_AUDIT_LOG_FAILED)})
 	if failed != nil {
 		return st.Err()
 	}
@@ -252,10 +252,11 @@ func isDenial(err error) bool {
 	case codes.Unauthenticated:
 		return true
 	case codes.PermissionDenied: // of the system, for a file or a program
-		return errorinfo.Of(err).GetReason() != "PERMISSION_DENIED"
+		return errorinfo.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED
 	}
-	switch errorinfo.Of(err).GetReason() {
-	case "TOO_MANY_FAILED_ATTEMPTS", "TOO_MANY_CONNECTIONS", "SANDBOX_UNAVAILABLE", "HTTP_DISABLED":
+	switch errorinfo.Reason(err) {
+	case execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS,
+		execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE, execwirev1.ErrorReason_ERROR_REASON_HTTP_DISABLED:
 		return true
 	}
 	return false
