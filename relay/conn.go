@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/execwire/execwire/internal/deadline"
 )
 
 // NewConn returns the stream as a byte stream. Writes are sent as messages of at
@@ -18,13 +20,13 @@ import (
 //
 // The stream must not be used in any other way.
 func NewConn(s *Stream) net.Conn {
-	return &conn{stream: s, readDeadline: newDeadline(), writeDeadline: newDeadline()}
+	return &conn{stream: s, readDeadline: deadline.New(), writeDeadline: deadline.New()}
 }
 
 // conn implements net.Conn on a stream.
 type conn struct {
 	stream                      *Stream
-	readDeadline, writeDeadline *deadline
+	readDeadline, writeDeadline *deadline.Deadline
 	closed                      atomic.Bool
 
 	writeMu sync.Mutex // serializes writers, so that each write stays contiguous
@@ -43,7 +45,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	ctx := c.readDeadline.context()
+	ctx := c.readDeadline.Context()
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
@@ -83,7 +85,7 @@ func (c *conn) Write(p []byte) (written int, err error) {
 	limit := min(config.SegmentBytes, config.MessageBytes, config.PlainMessageBytes)
 	for len(p) > 0 {
 		n := min(len(p), limit)
-		ctx := c.writeDeadline.context()
+		ctx := c.writeDeadline.Context()
 		if ctx.Err() != nil {
 			return written, context.Cause(ctx)
 		}
@@ -102,8 +104,9 @@ func (c *conn) Write(p []byte) (written int, err error) {
 // Close implements net.Conn.
 func (c *conn) Close() error {
 	if !c.closed.Swap(true) {
-		c.readDeadline.set(pastTime)
-		c.writeDeadline.set(pastTime)
+		past := time.Unix(1, 0)
+		c.readDeadline.Set(past)
+		c.writeDeadline.Set(past)
 		c.stream.finish()
 	}
 	return nil
@@ -126,11 +129,11 @@ func (c *conn) SetReadDeadline(t time.Time) error { return c.setDeadline(c.readD
 // SetWriteDeadline implements net.Conn.
 func (c *conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(c.writeDeadline, t) }
 
-func (c *conn) setDeadline(d *deadline, t time.Time) error {
+func (c *conn) setDeadline(d *deadline.Deadline, t time.Time) error {
 	if c.closed.Load() {
 		return net.ErrClosed
 	}
-	d.set(t)
+	d.Set(t)
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/deadline"
 )
 
 const (
@@ -51,7 +52,7 @@ type Conn struct {
 	over     chan struct{} // closed when the stream has ended, after err was set
 	err      error
 
-	readDeadline, writeDeadline *deadline
+	readDeadline, writeDeadline *deadline.Deadline
 	closed, writeClosed         chan struct{}
 	closeOnce, closeWriteOnce   sync.Once
 	abort                       atomic.Bool // Close resets
@@ -69,7 +70,7 @@ func New(ctx context.Context, stream Stream, cancel context.CancelCauseFunc, exp
 	c := &Conn{
 		ctx: ctx, stream: stream, cancel: cancel, explain: explain, local: local, remote: remote,
 		incoming: make(chan []byte), outgoing: make(chan []byte), end: make(chan struct{}), over: make(chan struct{}),
-		readDeadline: newDeadline(), writeDeadline: newDeadline(), closed: make(chan struct{}), writeClosed: make(chan struct{}),
+		readDeadline: deadline.New(), writeDeadline: deadline.New(), closed: make(chan struct{}), writeClosed: make(chan struct{}),
 	}
 	background.Go(c.receive)
 	background.Go(c.send)
@@ -134,7 +135,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if isOver(c.closed) {
 		return 0, net.ErrClosed
 	}
-	expired := c.readDeadline.wait()
+	expired := c.readDeadline.Context().Done()
 	if isOver(expired) {
 		return 0, os.ErrDeadlineExceeded
 	}
@@ -182,7 +183,7 @@ func (c *Conn) next(expired <-chan struct{}) error {
 // Write implements net.Conn. It blocks while the port does not read.
 func (c *Conn) Write(p []byte) (n int, err error) {
 	if len(p) == 0 {
-		return 0, c.writable(c.writeDeadline.wait())
+		return 0, c.writable(c.writeDeadline.Context().Done())
 	}
 	for len(p) > 0 {
 		piece := p[:min(len(p), pieceBytes)]
@@ -197,7 +198,7 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 
 // pass passes data to the sender, which keeps it.
 func (c *Conn) pass(data []byte) error {
-	expired := c.writeDeadline.wait()
+	expired := c.writeDeadline.Context().Done()
 	if err := c.writable(expired); err != nil {
 		return err
 	}
@@ -234,7 +235,7 @@ func (c *Conn) WriteTo(to io.Writer) (n int64, err error) {
 			if isOver(c.closed) {
 				return n, net.ErrClosed
 			}
-			if err := c.next(c.readDeadline.wait()); errors.Is(err, io.EOF) {
+			if err := c.next(c.readDeadline.Context().Done()); errors.Is(err, io.EOF) {
 				return n, nil
 			} else if err != nil {
 				return n, err
@@ -323,11 +324,11 @@ func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(c.readD
 // SetWriteDeadline implements net.Conn.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(c.writeDeadline, t) }
 
-func (c *Conn) setDeadline(d *deadline, t time.Time) error {
+func (c *Conn) setDeadline(d *deadline.Deadline, t time.Time) error {
 	if isOver(c.closed) {
 		return net.ErrClosed
 	}
-	d.set(t)
+	d.Set(t)
 	return nil
 }
 

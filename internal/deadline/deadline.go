@@ -1,4 +1,5 @@
-package relay
+// Package deadline implements the deadlines of a net.Conn.
+package deadline
 
 import (
 	"context"
@@ -7,32 +8,32 @@ import (
 	"time"
 )
 
-// pastTime is a deadline that has expired.
-var pastTime = time.Unix(1, 0)
-
-// deadline is a resettable timeout that can be waited for.
-type deadline struct {
+// Deadline is a point in time that can be moved while calls wait for it. Its methods may be
+// called concurrently, and do not block.
+type Deadline struct {
 	mu     sync.Mutex
 	timer  *time.Timer             // guarded by mu; nil if none was set
-	ctx    context.Context         // guarded by mu; ends on expiry, with [os.ErrDeadlineExceeded]
+	ctx    context.Context         // guarded by mu
 	cancel context.CancelCauseFunc // guarded by mu; of ctx
 }
 
-func newDeadline() *deadline {
-	d := &deadline{}
+// New returns a deadline that never expires, until Set.
+func New() *Deadline {
+	d := &Deadline{}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
 	return d
 }
 
-// context returns a context that ends when the deadline expires.
-func (d *deadline) context() context.Context {
+// Context returns a context that ends when the deadline expires, with the cause
+// [os.ErrDeadlineExceeded]. It follows Set until then.
+func (d *Deadline) Context() context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ctx
 }
 
-// set sets the deadline; zero disables it.
-func (d *deadline) set(t time.Time) {
+// Set moves the deadline; zero is never.
+func (d *Deadline) Set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.timer != nil {
