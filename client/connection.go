@@ -173,8 +173,7 @@ func (c *connState) lostError(processID string, started bool, events *eventWrite
 // isRestarted reports whether err comes from another instance of the server than the
 // given one, which may be empty for unknown.
 func isRestarted(instance string, err error) bool {
-	var ended *execserver.LostError
-	if errors.As(err, &ended) {
+	if ended, ok := errors.AsType[*execserver.LostError](err); ok {
 		return ended.Restarted
 	}
 	var e *Error
@@ -186,8 +185,7 @@ func isRestarted(instance string, err error) bool {
 }
 
 func retryAfter(err error) time.Duration {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return min(e.RetryAfter, backoff.DefaultMax)
 	}
 	return 0

@@ -121,8 +121,7 @@ func FromRPC(err error) error {
 // Reason returns the reason of an *Error or gRPC status in the chain of err;
 // unspecified if there is none.
 func Reason(err error) execwirev1.ErrorReason {
-	var typed *Error
-	if errors.As(FromRPC(err), &typed) {
+	if typed, ok := errors.AsType[*Error](FromRPC(err)); ok {
 		return typed.Reason
 	}
 	return execwirev1.ErrorReason_ERROR_REASON_UNSPECIFIED

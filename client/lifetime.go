@@ -105,8 +105,7 @@ func (l *lifetime) explain(err error) error {
 		}
 		return err
 	}
-	var gone permanentError
-	if errors.As(err, &gone) && gone.ConnectionGone() {
+	if gone, ok := errors.AsType[permanentError](err); ok && gone.ConnectionGone() {
 		l.end(&ConnectionLostError{Err: err})
 	}
 	if over := l.over(); over != nil {
@@ -290,8 +289,7 @@ func (l *lifetime) cancelOnSilence(ctx context.Context, cancel context.CancelCau
 
 // lostAt returns when the connection of a call that failed with err was lost.
 func lostAt(err error) time.Time {
-	var e *Error
-	if errors.As(err, &e) && !e.lostAt.IsZero() {
+	if e, ok := errors.AsType[*Error](err); ok && !e.lostAt.IsZero() {
 		return e.lostAt
 	}
 	return time.Now()

@@ -101,8 +101,7 @@ func ExampleRunExecutor() {
 // The error for a bad URL has a kind and a message.
 func ExampleParseListenURL() {
 	_, err := daemon.ParseListenURL("grpc://192.0.2.1:7420")
-	var wrong *daemon.ListenURLError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*daemon.ListenURLError](err); ok {
 		fmt.Println(wrong.Kind, "-", wrong.Problem)
 	}
 	// Output:

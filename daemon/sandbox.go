@@ -72,8 +72,7 @@ func requiredSandbox(cfg config.Config) (*execwirev1.SandboxPolicy, error) {
 // explainRequired returns the error for a required sandbox that cannot be enforced.
 func explainRequired(cfg config.Config, err error) error {
 	problem := "cannot be " + cfg.RequiredSandbox + " here: " + err.Error()
-	var unread *secretfile.Error
-	if errors.As(err, &unread) {
+	if _, ok := errors.AsType[*secretfile.Error](err); ok {
 		return &config.Error{Setting: "require_sandbox", Problem: "cannot be read: " + err.Error()}
 	}
 	fix := ""

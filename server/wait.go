@@ -86,8 +86,7 @@ func waitForPattern(ctx context.Context, p *session.Process, m *execwirev1.WaitF
 // newPattern compiles an expression; prefix is that of its field.
 func newPattern(prefix, expression string) (*process.Pattern, error) {
 	pattern, err := process.NewPattern(expression)
-	var malformed *process.Error
-	if errors.As(err, &malformed) {
+	if malformed, ok := errors.AsType[*process.Error](err); ok {
 		return nil, invalidField(prefix+malformed.Field, malformed.Err.Error())
 	}
 	return pattern, err

@@ -452,8 +452,7 @@ func untilSignal(ctx context.Context, do func(context.Context) error) error {
 		return err
 	}
 	ended := &exitError{code: codeInterrupted, err: errors.New("interrupted")}
-	var exit *exitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exitError](err); ok {
 		ended.hint = exit.hint
 	}
 	return ended

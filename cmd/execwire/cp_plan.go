@@ -317,8 +317,7 @@ var copyHints = reasonHints{
 
 func (p *copier) explain(err error) *exitError {
 	explained := explain(err, copyHints)
-	var kept *client.InterruptedError
-	if errors.As(err, &kept) {
+	if kept, ok := errors.AsType[*client.InterruptedError](err); ok {
 		explained.hint = "the same command resumes after the " + byteCount(kept.Size) + " that were received"
 	}
 	return explained

@@ -25,13 +25,11 @@ type reasonHints map[execwirev1.ErrorReason]string
 // explain adds a hint to an error of a server, or for a file: that of hints, else the one
 // of any command. Explained errors are unchanged.
 func explain(err error, hints reasonHints) *exitError {
-	var exit *exitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit
 	}
 	err = nameFlags(client.FromRPC(err), nil)
-	var refused *refusedFile
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*refusedFile](err); ok {
 		return &exitError{code: codeFailed, err: err, hint: refused.hint}
 	}
 	return &exitError{code: codeFailed, err: err, hint: cmp.Or(hints[client.Reason(err)], reasonHint(err))}

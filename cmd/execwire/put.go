@@ -101,8 +101,7 @@ func explainPut(err error) error {
 	case execwirev1.ErrorReason_ERROR_REASON_CONTENT_NOT_MATCHED, execwirev1.ErrorReason_ERROR_REASON_PATH_ALREADY_EXISTS:
 		explained.code = codeSomeFailed
 	}
-	var read *client.ReadError
-	if errors.As(err, &read) {
+	if read, ok := errors.AsType[*client.ReadError](err); ok {
 		explained.err = fmt.Errorf("failed to read stdin: %w", read.Err)
 	}
 	return explained

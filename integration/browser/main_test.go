@@ -199,8 +199,7 @@ func execwire(t *testing.T, arguments ...string) string {
 	cmd := exec.Command(filepath.Join(root, "bin/execwire"), arguments...)
 	output, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			t.Fatalf("execwire %v: %v: %s", arguments, err, exit.Stderr)
 		}
 		t.Fatal(err)

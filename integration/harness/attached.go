@@ -110,8 +110,7 @@ func (a *Attached) TryAttach(options ...Lease) error {
 
 // MetadataOf returns the metadata of an error.
 func MetadataOf(err error) map[string]string {
-	var typed *client.Error
-	if errors.As(client.FromRPC(err), &typed) {
+	if typed, ok := errors.AsType[*client.Error](client.FromRPC(err)); ok {
 		return typed.Metadata
 	}
 	return nil

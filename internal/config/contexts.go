@@ -132,8 +132,7 @@ func (c *Contexts) add(tables []entry) error {
 
 // at returns an error about a setting of a file at this place.
 func (s Source) at(setting string, err error) error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return &Error{Source: s.Name, Line: s.Line, Column: s.Column, Setting: setting, Problem: e.Problem, Fix: e.Fix}
 	}
 	return &Error{Source: s.Name, Line: s.Line, Column: s.Column, Setting: setting, Problem: err.Error()}

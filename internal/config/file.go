@@ -191,8 +191,7 @@ func checkFile(cfg any, path string, contradictions func() []error) []*Error {
 
 func asErrors(list []error) (typed []*Error) {
 	for _, err := range list {
-		var e *Error
-		if errors.As(err, &e) {
+		if e, ok := errors.AsType[*Error](err); ok {
 			typed = append(typed, e)
 		}
 	}

@@ -170,8 +170,7 @@ func (s Setting) Parse(text string) ([]string, error) {
 	if err == nil {
 		err = s.check()
 	}
-	var wrong *Error
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*Error](err); ok {
 		err = errors.New(strings.TrimPrefix(wrong.text(), s.Name+" "))
 	}
 	return []string{text}, err

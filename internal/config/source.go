@@ -70,8 +70,7 @@ func (s Sources) addEnvironment(list []Setting, environ []string) {
 
 // locate adds to an error the place where its setting was set, if it is known.
 func (s Sources) locate(err error) error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		if source := s[e.Setting]; source.Kind != FromDefault {
 			e.Source, e.Line, e.Column = source.Name, source.Line, source.Column
 		}

@@ -181,8 +181,7 @@ func Flag(f *pflag.FlagSet, setting string) (flag string, isSet bool) {
 // else it returns false.
 func Explain(f *pflag.FlagSet, err error) (text string, used bool) {
 	group := ""
-	var wrong *config.Error
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*config.Error](err); ok {
 		group, _, _ = strings.Cut(wrong.Setting, "_")
 	}
 	text = err.Error()

@@ -104,8 +104,7 @@ func (e *Error) ErrnoName() string { return unix.ErrnoName(e.Errno) }
 
 // KindOf returns the kind of an error of this package, and 0 for any other.
 func KindOf(err error) Kind {
-	var typed *Error
-	if errors.As(err, &typed) {
+	if typed, ok := errors.AsType[*Error](err); ok {
 		return typed.Kind
 	}
 	return 0

@@ -27,8 +27,7 @@ var standardPorts = map[string]string{"http": "80", "https": "443"}
 func parseTarget(raw string) (*target, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		var inner *url.Error
-		if errors.As(err, &inner) {
+		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // without the URL, which may contain a password
 		}
 		return nil, fmt.Errorf("is invalid: %w", err)

@@ -64,8 +64,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // KindOf returns the kind of an error of this package, and 0 for any other.
 func KindOf(err error) Kind {
-	var typed *Error
-	if errors.As(err, &typed) {
+	if typed, ok := errors.AsType[*Error](err); ok {
 		return typed.Kind
 	}
 	return 0

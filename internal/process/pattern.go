@@ -71,8 +71,7 @@ func (p *Pattern) find(text []byte, cut bool) (from, to int, found bool) {
 // patternSyntaxError omits the expression from an error of package syntax, except for the invalid
 // part.
 func patternSyntaxError(err error) error {
-	var typed *syntax.Error
-	if errors.As(err, &typed) {
+	if typed, ok := errors.AsType[*syntax.Error](err); ok {
 		return fmt.Errorf("is not an expression in RE2 syntax: %s: %q", typed.Code, typed.Expr)
 	}
 	return fmt.Errorf("is not an expression in RE2 syntax: %w", err)

@@ -12,8 +12,7 @@ import (
 
 // kindOf returns the kind of an error of this package, or 0.
 func kindOf(err error) Kind {
-	var typed *Error
-	if errors.As(err, &typed) {
+	if typed, ok := errors.AsType[*Error](err); ok {
 		return typed.Kind
 	}
 	return 0

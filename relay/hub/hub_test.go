@@ -269,8 +269,7 @@ func TestHub_InsecureListeners_AreRejected(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%v, want %q", err, tc.says)
 			}
-			var refused *listen.Error
-			if errors.As(err, &refused) && refused.URL != tc.url {
+			if refused, ok := errors.AsType[*listen.Error](err); ok && refused.URL != tc.url {
 				t.Errorf("the error is about %q", refused.URL)
 			}
 		})

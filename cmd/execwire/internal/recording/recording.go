@@ -193,8 +193,7 @@ func (p Program) playFile(ctx context.Context, player *player, file string) erro
 		from = f
 	}
 	err := player.play(ctx, from)
-	var invalid *asciicast.Error
-	if errors.As(err, &invalid) {
+	if _, ok := errors.AsType[*asciicast.Error](err); ok {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return err
