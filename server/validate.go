@@ -113,7 +113,7 @@ func validateConnect(m *execwirev1.PortConnect) error {
 		return nil
 	}
 	return cmp.Or(validateLength("connect.session_id", m.GetSessionId(), maxIDBytes), validateLength("connect.host", m.GetHost(), maxHostBytes),
-		validateRange("connect.port", uint64(m.GetPort()), 1, math.MaxUint16))
+		validatePositive("connect.port", uint64(m.GetPort()), math.MaxUint16))
 }
 
 // validateAccept accepts nil, another message.
@@ -161,9 +161,9 @@ func validateOffset(field string, offset uint64) error {
 	return validateMost(field, offset, math.MaxInt64)
 }
 
-func validateRange(field string, value, least, most uint64) error {
-	if value < least || value > most {
-		return invalidField(field, fmt.Sprintf("is %d: use %d to %d", value, least, most))
+func validatePositive(field string, value, most uint64) error {
+	if value < 1 || value > most {
+		return invalidField(field, fmt.Sprintf("is %d: use 1 to %d", value, most))
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func validateFiles(m proto.Message) error {
 		return cmp.Or(validateHandle(m), validateOpenMode(m.GetMode()), validateFile(m))
 	case *execwirev1.ReadBlockRequest:
 		return cmp.Or(validateHandle(m), validateOffset("offset", m.GetOffset()),
-			validateRange("length", uint64(m.GetLength()), 1, fsops.MaxBlockBytes))
+			validatePositive("length", uint64(m.GetLength()), fsops.MaxBlockBytes))
 	case *execwirev1.WriteBlockRequest:
 		return cmp.Or(validateHandle(m), validateOffset("offset", m.GetOffset()), validateBlock(len(m.GetData())))
 	case *execwirev1.CreateSymlinkRequest:

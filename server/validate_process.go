@@ -173,8 +173,8 @@ func validateSize(field string, m *execwirev1.TerminalSize) error {
 	if m == nil {
 		return invalidField(field, "is missing")
 	}
-	return cmp.Or(validateRange(field+".rows", uint64(m.GetRows()), 1, maxTerminalSide),
-		validateRange(field+".columns", uint64(m.GetColumns()), 1, maxTerminalSide))
+	return cmp.Or(validatePositive(field+".rows", uint64(m.GetRows()), maxTerminalSide),
+		validatePositive(field+".columns", uint64(m.GetColumns()), maxTerminalSide))
 }
 
 func validateSignal(prefix string, signal execwirev1.Signal, target execwirev1.SignalTarget) error {
@@ -193,7 +193,7 @@ func validateCondition(m *execwirev1.WaitProcessRequest) error {
 	case *execwirev1.WaitProcessRequest_Pattern:
 		return validateEnum("pattern.stream", condition.Pattern.GetStream())
 	case *execwirev1.WaitProcessRequest_Port:
-		return validateRange("port.port", uint64(condition.Port.GetPort()), 1, maxPort)
+		return validatePositive("port.port", uint64(condition.Port.GetPort()), maxPort)
 	case *execwirev1.WaitProcessRequest_Idle:
 		silence := condition.Idle.GetSilence()
 		if silence.AsDuration() == 0 {

@@ -16,7 +16,7 @@ import (
 )
 
 func newMvCommand(std streams) *cobra.Command {
-	m := &mover{std: std}
+	m := &mover{}
 	command := &cobra.Command{
 		Use:   "mv [-n] [-T] SOURCE... DEST",
 		Short: "Rename and move files on a server",
@@ -60,7 +60,6 @@ type mover struct {
 	noClobber, noTargetDirectory bool // flags
 
 	client *client.Client
-	std    streams
 	base   string // see expandPaths
 	dest   string
 	into   bool // whether to move into the directory DEST

@@ -1,7 +1,6 @@
 package asciicast
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -56,10 +55,4 @@ type Event struct {
 	Code string
 	// Data is what was written or typed, or as the kind says.
 	Data string
-}
-
-// Size returns the size that a resize event has; ok is false if it has none.
-func (e Event) Size() (columns, rows int, ok bool) {
-	n, err := fmt.Sscanf(e.Data, "%dx%d", &columns, &rows)
-	return columns, rows, e.Code == CodeResize && err == nil && n == 2 && columns > 0 && rows > 0
 }

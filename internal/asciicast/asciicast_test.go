@@ -99,8 +99,8 @@ func TestReader_BothVersionsAreTheSame(t *testing.T) {
 	if last := e3[len(e3)-1]; last != (asciicast.Event{At: 7 * s, Code: asciicast.CodeExit, Data: "130"}) {
 		t.Errorf("the last event is %+v", last)
 	}
-	if columns, rows, ok := e3[2].Size(); !ok || columns != 90 || rows != 30 {
-		t.Errorf("size %d×%d, %t", columns, rows, ok)
+	if e3[2].Code != asciicast.CodeResize || e3[2].Data != "90x30" {
+		t.Errorf("the resize is %+v", e3[2])
 	}
 }
 
@@ -221,7 +221,6 @@ func FuzzReader(f *testing.F) {
 				t.Fatalf("%v after %v", e.At, last)
 			}
 			last = e.At
-			e.Size()
 		}
 	})
 }

@@ -33,7 +33,7 @@ func (c *copier) topDirectory(from place, destination string) error {
 	if err := CreateDirectory(destination, true, nil); err != nil {
 		return err
 	}
-	out, err := openPath(destination, openDirPath, 0)
+	out, err := openPath(destination)
 	if err != nil {
 		return failed("copy to", destination, err)
 	}
@@ -49,10 +49,10 @@ func (c *copier) topDirectory(from place, destination string) error {
 // checkOutsideSource rejects a destination that is the source or below it.
 func checkOutsideSource(source identity, sourcePath, destination string) error {
 	p := destination
-	dir, err := openPath(p, openDirPath, 0)
+	dir, err := openPath(p)
 	for (err == unix.ENOENT || err == unix.ENOTDIR) && p != "/" {
 		p = path.Dir(p)
-		dir, err = openPath(p, openDirPath, 0)
+		dir, err = openPath(p)
 	}
 	if err != nil {
 		return failed("copy to", destination, err)

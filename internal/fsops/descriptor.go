@@ -35,9 +35,8 @@ func openAt(dir descriptor, name string, flags int, mode uint32) (descriptor, er
 	return admitFD(fd, flags)
 }
 
-func openPath(path string, flags int, mode uint32) (descriptor, error) {
-	return openAt(unix.AT_FDCWD, path, flags, mode)
-}
+// openPath opens a directory as a place for names, not to read it.
+func openPath(path string) (descriptor, error) { return openAt(unix.AT_FDCWD, path, openDirPath, 0) }
 
 func (d descriptor) readAt(p []byte, offset int64) (int, error) {
 	return retried(func() (int, error) { return unix.Pread(int(d), p, offset) })
@@ -95,7 +94,7 @@ func cleanPath(verb, p string) (string, error) {
 // openParent opens the directory that a path is in, and returns the name that
 // the path has there.
 func openParent(p string) (parent descriptor, name string, err error) {
-	parent, err = openPath(path.Dir(p), openDirPath, 0)
+	parent, err = openPath(path.Dir(p))
 	if p == "/" {
 		return parent, ".", err
 	}

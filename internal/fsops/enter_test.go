@@ -17,7 +17,7 @@ func TestRemove_DirectoryReplacedByLink_IsNotEntered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	parent, err := openPath(dir, openDirPath, 0)
+	parent, err := openPath(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestRemove_MovedDirectory_LeavesNewParentAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	parent, err := openPath(dir, openDirPath, 0)
+	parent, err := openPath(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func admitFD(fd int, flags int) (descriptor, error) {
 
 // checkFDBudget returns EMFILE if another descriptor would exceed the budget.
 func checkFDBudget(s fdBudget) error {
-	d, err := openPath("/", openDirPath, 0)
+	d, err := openPath("/")
 	if err != nil {
 		return err
 	}

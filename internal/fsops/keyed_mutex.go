@@ -13,7 +13,7 @@ type keyedMutex[K comparable] struct {
 
 // keyedLock is the mutex of one key. It exists while it is held or waited for.
 type keyedLock struct {
-	token chan struct{} // has a value while the mutex is free
+	token chan struct{} // has an element while the mutex is held
 	refs  int           // guarded by keyedMutex.mu; holder and waiters
 }
 
@@ -26,14 +26,13 @@ func (m *keyedMutex[K]) lock(ctx context.Context, key K) (unlock func(), err err
 	l := m.locks[key]
 	if l == nil {
 		l = &keyedLock{token: make(chan struct{}, 1)}
-		l.token <- struct{}{}
 		m.locks[key] = l
 	}
 	l.refs++
 	m.mu.Unlock()
 	select {
-	case <-l.token:
-		return func() { l.token <- struct{}{}; m.release(key, l) }, nil
+	case l.token <- struct{}{}:
+		return func() { <-l.token; m.release(key, l) }, nil
 	case <-ctx.Done():
 		m.release(key, l)
 		return nil, context.Cause(ctx)

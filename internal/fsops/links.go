@@ -34,7 +34,7 @@ func locate(verb, p string, options []PathOption) (target, error) {
 	if p == "/" {
 		t.name = "."
 	}
-	root, err := openPath("/", openDirPath, 0)
+	root, err := openPath("/")
 	if err == nil {
 		t.dir, err = openBeneath(root, strings.Trim(path.Dir(p), "/"), openDirPath)
 		root.release()

@@ -46,7 +46,7 @@ func (l *pathWatcher) close() {
 }
 
 func (l *pathWatcher) walk() (descriptor, error) {
-	here, err := openPath("/", openDirPath, 0)
+	here, err := openPath("/")
 	if err != nil {
 		return 0, err
 	}
@@ -73,7 +73,7 @@ func (l *pathWatcher) walk() (descriptor, error) {
 		}
 		if strings.HasPrefix(target, "/") {
 			here.release()
-			if here, err = openPath("/", openDirPath, 0); err != nil {
+			if here, err = openPath("/"); err != nil {
 				return 0, err
 			}
 		}

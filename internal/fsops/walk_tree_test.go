@@ -21,7 +21,7 @@ func TestReadSorted_LargeDirectory_IsSortedInParts(t *testing.T) {
 		want = append(want, name)
 	}
 	slices.Sort(want)
-	fd, err := openPath(dir, openDirRead, 0)
+	fd, err := openAt(unix.AT_FDCWD, dir, openDirRead, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestOpenBeneath_Link_Fails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	top, err := openPath(dir, openDirPath, 0)
+	top, err := openPath(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

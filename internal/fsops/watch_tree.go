@@ -49,7 +49,7 @@ func (w *Watch) open(relative string, flags int) (descriptor, error) {
 // openRoot opens the directory that is watched. It is not held open, so that its
 // file system can be unmounted.
 func (w *Watch) openRoot() (descriptor, error) {
-	root, err := openPath(w.path, openDirPath, 0)
+	root, err := openPath(w.path)
 	if err != nil {
 		return 0, err
 	}

@@ -163,7 +163,7 @@ func (r *Registry) lockInputs(ctx context.Context, sessions []*Session) error {
 				return context.Cause(ctx)
 			}
 			select {
-			case <-p.stdin.lock:
+			case p.stdin.lock <- struct{}{}:
 				r.frozen.inputs = append(r.frozen.inputs, p.stdin)
 			case <-ctx.Done():
 				return context.Cause(ctx)
@@ -191,7 +191,7 @@ func (r *Registry) Thaw() {
 		}
 	}
 	for _, in := range was.inputs {
-		in.lock <- struct{}{}
+		<-in.lock
 	}
 	r.mu.Lock()
 	r.frozen = nil

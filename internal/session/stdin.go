@@ -17,7 +17,7 @@ const MaxWaitingInput = 4 << 20
 // stdin keeps input in order and applies it once. Its lock is a channel, so that
 // waiting for it ends with a context.
 type stdin struct {
-	lock chan struct{} // holds one token when nothing is being written
+	lock chan struct{} // has an element while a writer holds it
 
 	// accepting is held while input of an owner is accepted and while an ownership ends, so that
 	// offset does not change once the next owner has read it.
@@ -36,11 +36,7 @@ type stdin struct {
 	oldest  int
 }
 
-func newStdin() *stdin {
-	s := &stdin{lock: make(chan struct{}, 1)}
-	s.lock <- struct{}{}
-	return s
-}
+func newStdin() *stdin { return &stdin{lock: make(chan struct{}, 1)} }
 
 // acquire blocks until the caller may write its n bytes, which it adds to waiting. The
 // caller must call release.
@@ -50,10 +46,10 @@ func (s *stdin) acquire(ctx context.Context, waiting *atomic.Int64, id string, n
 		return nil, &Error{Kind: StdinQueueFull, Subject: id, Limit: MaxWaitingInput}
 	}
 	select {
-	case <-s.lock:
+	case s.lock <- struct{}{}:
 		return func() {
 			waiting.Add(-int64(n))
-			s.lock <- struct{}{}
+			<-s.lock
 		}, nil
 	case <-ctx.Done():
 		waiting.Add(-int64(n))

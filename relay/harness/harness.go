@@ -24,8 +24,6 @@ import (
 // Defaults of [Options].
 const (
 	DefaultTimeout      = 10 * time.Second
-	DefaultRetryMin     = 100 * time.Millisecond
-	DefaultRetryMax     = 2 * time.Second
 	DefaultPingInterval = 10 * time.Second
 	DefaultDeadAfter    = 10 * time.Second
 	DefaultCloseTimeout = time.Second
@@ -59,7 +57,7 @@ type Options struct {
 	Timeout time.Duration
 	// RetryMin is the delay before a lost websocket is reopened. It doubles with
 	// each failure up to RetryMax. Delays are randomized between a half and all.
-	// 0 means the default.
+	// 0 means those of package backoff.
 	RetryMin, RetryMax time.Duration
 	// Websocket has the limits of the websockets. Binary is always set; for
 	// PingInterval, DeadAfter and CloseTimeout 0 means the default of this

@@ -24,7 +24,6 @@ func (o Options) withDefaults() (Options, error) {
 		return o, &OptionsError{Name: "Token", Problem: "would be sent in plain text to another host", Fix: "use wss://, or a tunnel to this host"}
 	}
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	o.RetryMin, o.RetryMax = cmp.Or(o.RetryMin, DefaultRetryMin), cmp.Or(o.RetryMax, DefaultRetryMax)
 	o.Websocket.PingInterval = cmp.Or(o.Websocket.PingInterval, DefaultPingInterval)
 	o.Websocket.DeadAfter = cmp.Or(o.Websocket.DeadAfter, DefaultDeadAfter)
 	o.Websocket.CloseTimeout = cmp.Or(o.Websocket.CloseTimeout, DefaultCloseTimeout)
