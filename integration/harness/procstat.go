@@ -50,26 +50,24 @@ func (p ProcStat) Resident() int64 {
 // Peak returns the largest resident memory so far, in bytes, with the pages of files.
 func (p ProcStat) Peak() int64 {
 	p.Tb.Helper()
-	for line := range strings.Lines(string(p.read("status"))) {
-		var kib int64
-		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
-			return kib << 10
-		}
-	}
-	p.Tb.Fatalf("the kernel does not say how much memory process %d used", p.Pid)
-	return 0
+	return p.figure("status", "VmHWM")
 }
 
-// Memory returns a figure of /proc/PID/status, in bytes.
+// Memory returns a figure of /proc/PID/smaps_rollup, in bytes.
 func (p ProcStat) Memory(figure string) int64 {
 	p.Tb.Helper()
-	for line := range strings.Lines(string(p.read("smaps_rollup"))) {
+	return p.figure("smaps_rollup", figure)
+}
+
+func (p ProcStat) figure(file, name string) int64 {
+	p.Tb.Helper()
+	for line := range strings.Lines(string(p.read(file))) {
 		var kib int64
-		if n, _ := fmt.Sscanf(line, figure+": %d kB", &kib); n == 1 {
+		if n, _ := fmt.Sscanf(line, name+": %d kB", &kib); n == 1 {
 			return kib << 10
 		}
 	}
-	p.Tb.Fatalf("the kernel does not say how much memory process %d uses", p.Pid)
+	p.Tb.Fatalf("/proc/%d/%s has no %s", p.Pid, file, name)
 	return 0
 }
 

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -42,22 +43,15 @@ type RawSocket struct {
 func DialSocket(b testing.TB, url string) *RawSocket {
 	b.Helper()
 	address, path, _ := strings.Cut(strings.TrimPrefix(url, "ws://"), "/")
-	conn, err := net.Dial("tcp", address)
+	conn, in, response, err := roundTrip(address, "GET", "/"+path, UpgradeHeaders(), 256<<10)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = conn.Close() })
-	s := &RawSocket{tb: b, Conn: conn, in: bufio.NewReaderSize(conn, 256<<10)}
-	fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", path, address)
-	response, err := http.ReadResponse(s.in, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
 	if response.StatusCode != http.StatusSwitchingProtocols {
 		b.Fatalf("the server answered %s", response.Status)
 	}
-	return s
+	return &RawSocket{tb: b, Conn: conn, in: in}
 }
 
 // Send sends one message as one frame.
@@ -111,7 +105,7 @@ func (s *RawSocket) Pieces(take func(piece []byte)) error {
 // each.
 func (s *RawSocket) frames(appended func()) error {
 	for {
-		final, opcode, n, err := s.header()
+		final, opcode, n, err := readFrameHeader(s.in)
 		if err != nil {
 			return err
 		}
@@ -142,18 +136,24 @@ func (s *RawSocket) frames(appended func()) error {
 	}
 }
 
-func (s *RawSocket) header() (final bool, opcode byte, n int, err error) {
+var errMasked = errors.New("a server masked a frame")
+
+// readFrameHeader reads the header of a frame of a server, with its length.
+func readFrameHeader(in io.Reader) (final bool, opcode byte, n int, err error) {
 	var h [8]byte
-	if _, err = io.ReadFull(s.in, h[:2]); err != nil {
+	if _, err = io.ReadFull(in, h[:2]); err != nil {
 		return false, 0, 0, err
 	}
-	final, opcode, n = h[0]&0x80 != 0, h[0]&15, int(h[1]&127)
+	if h[1]&0x80 != 0 {
+		return false, 0, 0, errMasked
+	}
+	final, opcode, n = h[0]&0x80 != 0, h[0]&15, int(h[1])
 	switch n {
 	case 126:
-		_, err = io.ReadFull(s.in, h[:2])
+		_, err = io.ReadFull(in, h[:2])
 		n = int(binary.BigEndian.Uint16(h[:2]))
 	case 127:
-		_, err = io.ReadFull(s.in, h[:8])
+		_, err = io.ReadFull(in, h[:8])
 		n = int(binary.BigEndian.Uint64(h[:8]))
 	}
 	return final, opcode, n, err

@@ -3,6 +3,7 @@ package harness
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -303,9 +304,7 @@ func (c *RPCClient) Write(id, data, want string) {
 func (c *RPCClient) ReadProcess(id string, more RPCParams) RPCRead {
 	c.Helper()
 	params := RPCParams{"processId": id}
-	for name, value := range more {
-		params[name] = value
-	}
+	maps.Copy(params, more)
 	var result RPCRead
 	c.Result("process/read", params, &result)
 	return result

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -115,9 +116,7 @@ func ReplyTo(frames []RPCFrame, id int) int {
 // StartOf returns the parameters of process/start.
 func StartOf(id string, argv []string, more RPCParams) RPCParams {
 	params := RPCParams{"processId": id, "argv": argv, "cwd": "/", "env": Environment(), "tty": false, "arg0": nil}
-	for name, value := range more {
-		params[name] = value
-	}
+	maps.Copy(params, more)
 	return params
 }
 

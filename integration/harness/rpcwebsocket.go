@@ -6,9 +6,9 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -68,6 +68,10 @@ func UpgradeHeaders() http.Header {
 // RoundTrip sends one HTTP request on a connection of its own. The caller owns
 // both results.
 func RoundTrip(address, method, path string, header http.Header) (net.Conn, *bufio.Reader, *http.Response, error) {
+	return roundTrip(address, method, path, header, 64<<10)
+}
+
+func roundTrip(address, method, path string, header http.Header, bufferBytes int) (net.Conn, *bufio.Reader, *http.Response, error) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		return nil, nil, nil, err
@@ -84,7 +88,7 @@ func RoundTrip(address, method, path string, header http.Header) (net.Conn, *buf
 		_ = conn.Close()
 		return nil, nil, nil, err
 	}
-	in := bufio.NewReaderSize(conn, 64<<10)
+	in := bufio.NewReaderSize(conn, bufferBytes)
 	response, err := http.ReadResponse(in, &http.Request{Method: method})
 	if err != nil {
 		_ = conn.Close()
@@ -102,9 +106,7 @@ func Upgrade(address string, header http.Header) (*WebsocketConn, error) {
 // UpgradeAt is Upgrade with a path.
 func UpgradeAt(address, path string, header http.Header) (*WebsocketConn, error) {
 	all := UpgradeHeaders()
-	for name, values := range header {
-		all[name] = values
-	}
+	maps.Copy(all, header)
 	conn, in, response, err := RoundTrip(address, "GET", path, all)
 	if err != nil {
 		return nil, err
@@ -125,22 +127,10 @@ func (l *WebsocketConn) Frame(opcode byte, final bool, payload []byte) error {
 	if opcode == OpClose {
 		l.parting.Store(true)
 	}
-	header := make([]byte, 2, 14)
-	header[0] = opcode
 	if final {
-		header[0] |= 0x80
+		opcode |= 0x80
 	}
-	switch n := len(payload); {
-	case n < 126:
-		header[1] = byte(n)
-	case n < 1<<16:
-		header[1] = 126
-		header = binary.BigEndian.AppendUint16(header, uint16(n))
-	default:
-		header[1] = 127
-		header = binary.BigEndian.AppendUint64(header, uint64(n))
-	}
-	header[1] |= 0x80
+	header := append([]byte{opcode}, FrameLength(0x80, len(payload))...)
 	return l.Raw(append(header, 0, 0, 0, 0), payload)
 }
 
@@ -178,8 +168,6 @@ func (l *WebsocketConn) Receive() (RPCFrame, error) {
 	}
 }
 
-var errMasked = errors.New("a server masked a frame")
-
 // answer answers control frames, unless the connection is silent; a close only if it
 // is not itself an answer.
 func (l *WebsocketConn) answer(opcode byte, payload []byte) {
@@ -194,23 +182,7 @@ func (l *WebsocketConn) answer(opcode byte, payload []byte) {
 
 // receiveFrame returns the next frame.
 func (l *WebsocketConn) receiveFrame() (opcode byte, final bool, payload []byte, err error) {
-	var header [8]byte
-	if _, err := io.ReadFull(l.in, header[:2]); err != nil {
-		return 0, false, nil, err
-	}
-	opcode, final = header[0]&15, header[0]&0x80 != 0
-	size := uint64(header[1] & 127)
-	if header[1]&0x80 != 0 {
-		return 0, false, nil, errMasked
-	}
-	switch size {
-	case 126:
-		_, err = io.ReadFull(l.in, header[:2])
-		size = uint64(binary.BigEndian.Uint16(header[:]))
-	case 127:
-		_, err = io.ReadFull(l.in, header[:8])
-		size = binary.BigEndian.Uint64(header[:])
-	}
+	final, opcode, size, err := readFrameHeader(l.in)
 	if err != nil {
 		return 0, false, nil, err
 	}
