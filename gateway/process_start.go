@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -226,10 +227,7 @@ func (p *startParams) failure(err error) *jsonrpc.Error {
 	if exceeded := tooManyProcesses(err); exceeded != nil {
 		return exceeded
 	}
-	text := rpcerror.OSText(errorinfo.Of(err).GetMetadata()["errno"])
-	if text == "" {
-		text = startErrors[errorinfo.Reason(err)]
-	}
+	text := cmp.Or(rpcerror.OSText(errorinfo.Of(err).GetMetadata()["errno"]), startErrors[errorinfo.Reason(err)])
 	if text == "" {
 		return processError(p.ProcessID, err)
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -58,21 +59,13 @@ func (s *confinedFiles) OpenFile(ctx context.Context, req *execwirev1.OpenFileRe
 				return nil
 			}
 			s.server.receivers.Go(file.close) // the worker may have opened it nevertheless
-			return fromWorkerCall(ctx, lease, orCause(ctx, err))
+			return fromWorkerCall(ctx, lease, cmp.Or(err, context.Cause(ctx)))
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
 	return response, nil
-}
-
-// orCause returns the error, or the cause of a context.
-func orCause(ctx context.Context, err error) error {
-	if err == nil {
-		err = context.Cause(ctx)
-	}
-	return err
 }
 
 // close closes the file.

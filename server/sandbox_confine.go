@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -94,10 +95,6 @@ func resolve(ctx context.Context, field string, message *execwirev1.SandboxPolic
 
 // confine chooses the backend that enforces a plan.
 func (s *Server) confine(field string, plan *sandbox.Plan) (*sandbox.Confinement, error) {
-	sandboxes := s.cfg.Sandboxes
-	if sandboxes == nil {
-		sandboxes = &sandbox.Sandboxes{}
-	}
-	confinement, err := sandboxes.Confine(plan)
+	confinement, err := cmp.Or(s.cfg.Sandboxes, &sandbox.Sandboxes{}).Confine(plan)
 	return confinement, fromSandbox(field, err)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,9 +171,7 @@ func readRetained(
 		if err != nil {
 			return 0, err
 		}
-		if until == 0 {
-			until = page.GetLastSeq()
-		}
+		until = cmp.Or(until, page.GetLastSeq())
 		for _, e := range page.GetEvents() {
 			if !wants(e) {
 				continue

@@ -92,10 +92,7 @@ func (q *request) withSimpleRange() *http.Request {
 // setContentHeaders sets the headers that depend on the name of the file.
 func (q *request) setContentHeaders() {
 	h, name := q.w.Header(), path.Base(q.path)
-	kind := mime.TypeByExtension(path.Ext(name))
-	if kind == "" {
-		kind = "application/octet-stream"
-	}
+	kind := cmp.Or(mime.TypeByExtension(path.Ext(name)), "application/octet-stream")
 	h.Set("Content-Type", kind)
 	base, _, _ := strings.Cut(kind, ";")
 	disposition := "attachment"

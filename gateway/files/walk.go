@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"io"
 
@@ -137,10 +138,7 @@ func (w *fsWalk) add(p *fsWalkParams, message *execwirev1.WalkDirectoryResponse)
 		}
 	}
 	if e := message.GetError(); e != nil {
-		text := rpcerror.OSText(e.GetErrno())
-		if text == "" {
-			text = e.GetMessage()
-		}
+		text := cmp.Or(rpcerror.OSText(e.GetErrno()), e.GetMessage())
 		w.addError(p.Path.Like(p.Path.Below(e.GetPath(), e.GetRawPath())), text)
 	}
 	if message.GetEnd().GetTruncated() {

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -68,11 +69,7 @@ func page(command *cobra.Command, version string) []byte {
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name), roff(command.Short))
 	b.WriteString(".SH SYNOPSIS\n.nf\n" + roff(useLine(command)) + "\n.fi\n")
 	b.WriteString(".SH DESCRIPTION\n")
-	text := command.Long
-	if text == "" {
-		text = command.Short + "."
-	}
-	writeText(&b, text)
+	writeText(&b, cmp.Or(command.Long, command.Short+"."))
 	if children := visible(command); len(children) > 0 {
 		b.WriteString(".SH COMMANDS\n")
 		for _, child := range children {

@@ -1,6 +1,7 @@
 package fsops
 
 import (
+	"cmp"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -11,9 +12,7 @@ import (
 // itself. It opens one name at a time, because openat2 is limited to paths of 4096 bytes, and
 // seccomp filters and old kernels do not permit it.
 func openBeneath(dir descriptor, relative string, flags int) (descriptor, error) {
-	if relative == "" {
-		relative = "."
-	}
+	relative = cmp.Or(relative, ".")
 	for at := dir; ; {
 		name, rest, more := strings.Cut(relative, "/")
 		step := flags

@@ -1,6 +1,7 @@
 package fsops
 
 import (
+	"cmp"
 	"os"
 	"strings"
 
@@ -93,10 +94,7 @@ func openTarget(dir descriptor, target string) (parent descriptor, name string, 
 	if name == "" { // which is for directories
 		return 0, "", unix.EISDIR
 	}
-	if above == "" {
-		above = "."
-	}
-	parent, err = openAt(dir, above, openDirPath, 0)
+	parent, err = openAt(dir, cmp.Or(above, "."), openDirPath, 0)
 	return parent, name, err
 }
 

@@ -2,6 +2,8 @@ package fsops
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -173,10 +175,7 @@ func (t *Handles) CloseFile(id string) error {
 func (t *Handles) Close() {
 	t.mu.Lock()
 	t.closed = true
-	all := make([]*handle, 0, len(t.byID))
-	for _, h := range t.byID {
-		all = append(all, h)
-	}
+	all := slices.Collect(maps.Values(t.byID))
 	t.mu.Unlock()
 	for _, h := range all {
 		_ = t.drop(h)

@@ -3,6 +3,7 @@ package fsops
 import (
 	"cmp"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -200,9 +201,7 @@ func (n *node) unwatchTree() {
 	for len(waiting) > 0 {
 		last := waiting[len(waiting)-1]
 		waiting = waiting[:len(waiting)-1]
-		for _, child := range last.children {
-			waiting = append(waiting, child)
-		}
+		waiting = slices.AppendSeq(waiting, maps.Values(last.children))
 		last.detachMark()
 		last.gone, last.children = true, nil
 	}

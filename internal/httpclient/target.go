@@ -1,6 +1,7 @@
 package httpclient
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -48,10 +49,7 @@ func newTarget(u *url.URL) (*target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("is invalid: %w", err)
 	}
-	port := u.Port()
-	if port == "" {
-		port = standard
-	}
+	port := cmp.Or(u.Port(), standard)
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 {
 		return nil, fmt.Errorf("is invalid: there is no port %s", port)
@@ -64,10 +62,7 @@ func newTarget(u *url.URL) (*target, error) {
 	if t.port != standard {
 		t.authority += ":" + t.port
 	}
-	path := u.RawPath // set if the encoding differs from net/url's
-	if path == "" {
-		path = u.EscapedPath()
-	}
+	path := cmp.Or(u.RawPath, u.EscapedPath()) // RawPath is set if the encoding differs from net/url's
 	if t.path = escape(path, "\"#<>?`{}"); !strings.HasPrefix(t.path, "/") {
 		t.path = "/" + t.path
 	}

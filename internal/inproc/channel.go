@@ -19,7 +19,9 @@ package inproc
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -169,11 +171,7 @@ func (ch *Channel) startClosing() []*clientStream {
 			close(ch.idle)
 		}
 	}
-	running := make([]*clientStream, 0, len(ch.running))
-	for cs := range ch.running {
-		running = append(running, cs)
-	}
-	return running
+	return slices.Collect(maps.Keys(ch.running))
 }
 
 // Shutdown rejects further calls with Unavailable and waits until every running

@@ -1,8 +1,10 @@
 package ports
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -72,11 +74,7 @@ type Target struct {
 }
 
 func (t *Target) String() string {
-	host := t.Host
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(t.Port)))
+	return net.JoinHostPort(cmp.Or(t.Host, "127.0.0.1"), strconv.Itoa(int(t.Port)))
 }
 
 // Dial connects, and blocks until the connection is established. It tries the addresses of a host
@@ -140,11 +138,7 @@ func (n *Network) resolve(ctx context.Context, t *Target) ([]netip.Addr, error) 
 	if addr, err := netip.ParseAddr(t.Host); err == nil {
 		return []netip.Addr{addr.Unmap().WithZone("")}, nil
 	}
-	resolver := n.options().Resolver
-	if resolver == nil {
-		resolver = net.DefaultResolver
-	}
-	addresses, err := resolver.LookupNetIP(ctx, "ip", t.Host)
+	addresses, err := cmp.Or(n.options().Resolver, net.DefaultResolver).LookupNetIP(ctx, "ip", t.Host)
 	if err == nil && len(addresses) == 0 {
 		err = errors.New("it has no address")
 	}
@@ -214,10 +208,7 @@ func (n *Network) checkOwn(t *Target, to netip.AddrPort) (inodes []uint32, err e
 	if foreign {
 		return nil, t.denied(to, errors.New("no process of the session listens there, and ports_allow does not have it"))
 	}
-	for inode := range s {
-		inodes = append(inodes, inode)
-	}
-	return inodes, nil
+	return slices.Collect(maps.Keys(s)), nil
 }
 
 // accepting returns the sockets that may accept a connection to an address of this host.

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -105,10 +106,7 @@ func (s *Spec) search(name string) (string, error) {
 		if path == "" {
 			break
 		}
-		if dir == "" {
-			dir = "."
-		}
-		candidate := dir + "/" + name
+		candidate := cmp.Or(dir, ".") + "/" + name
 		err := s.checkProgram(candidate)
 		if err == nil {
 			return candidate, nil

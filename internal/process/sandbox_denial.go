@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -65,10 +66,5 @@ func (s *denialScanner) scan(data []byte) bool {
 			s.tail[overlap+i] = c + 'a' - 'A'
 		}
 	}
-	for _, denial := range denialMessages {
-		if bytes.Contains(s.tail, denial) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(denialMessages, func(denial []byte) bool { return bytes.Contains(s.tail, denial) })
 }

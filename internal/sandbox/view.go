@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -61,12 +62,9 @@ func (m *viewMount) needsEarlyClone() bool {
 // hides reports whether some directory (or file, if directory is not set) is hidden
 // entirely.
 func (v *view) hides(directory bool) bool {
-	for _, m := range v.mounts {
-		if m.access == AccessNone && !m.grantedBelow && m.directory == directory {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.mounts, func(m *viewMount) bool {
+		return m.access == AccessNone && !m.grantedBelow && m.directory == directory
+	})
 }
 
 // build adds the calls that build the view. terminal is the path of the terminal, or

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -59,9 +60,7 @@ func (c *client) do(ctx context.Context, method, to string, header http.Header, 
 	if err != nil {
 		return nil, &RequestError{Service: c.service, Err: errors.New("the URL is invalid")}
 	}
-	for name, values := range header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, header)
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, c.requestError(ctx, request.URL.Host, err)

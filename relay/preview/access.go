@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -73,10 +74,7 @@ func (p *Previews) identify(r *http.Request, to target) (by access, member auth.
 	}
 	member, err = p.config.Authenticate(r)
 	if failed, ok := errors.AsType[*auth.Error](err); ok && failed.Kind == auth.KindCredentialMissing {
-		err = refused
-		if err == nil {
-			err = unauthorized("a preview needs a link, which execwire preview makes, or a bearer token")
-		}
+		err = cmp.Or(refused, unauthorized("a preview needs a link, which execwire preview makes, or a bearer token"))
 	}
 	return access{principal: member.Principal.Name}, member, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,10 +74,7 @@ func NewPool(options Options) *Pool {
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
-	var left []*worker
-	for w := range p.all {
-		left = append(left, w)
-	}
+	left := slices.Collect(maps.Keys(p.all))
 	p.mu.Unlock()
 	p.drop(left...)
 	p.working.Wait()

@@ -1,6 +1,10 @@
 package fileworker
 
-import "context"
+import (
+	"context"
+	"maps"
+	"slices"
+)
 
 // Set is the workers of one session.
 type Set struct {
@@ -27,10 +31,7 @@ func (s *Set) IsEmpty() bool {
 func (s *Set) Close() {
 	s.pool.mu.Lock()
 	s.closed = true
-	var left []*worker
-	for _, w := range s.byKey {
-		left = append(left, w)
-	}
+	left := slices.Collect(maps.Values(s.byKey))
 	s.pool.mu.Unlock()
 	s.pool.drop(left...)
 }

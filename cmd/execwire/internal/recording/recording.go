@@ -2,6 +2,7 @@
 package recording
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,9 +113,7 @@ to such a file, logs --cast. What is typed is not recorded, unless the terminal 
 		}
 		out := p.Out
 		if file != "-" {
-			if file == "" {
-				file = "execwire-" + asciicast.SafeName(process.ProcessID) + ".cast"
-			}
+			file = cmp.Or(file, "execwire-"+asciicast.SafeName(process.ProcessID)+".cast")
 			if out, err = Create(file); err != nil {
 				return err
 			}
