@@ -114,7 +114,7 @@ var packages = map[string]packageRule{
 	"client/recording":             {purpose: "writes recordings of processes", imports: []string{"client", genExecwire, "internal/asciicast"}},
 	"client/internal/commandgroup": {purpose: "a command started by the client, with its descendants"},
 	"client/internal/outputcodec":  {purpose: "decodes output without a copy", imports: []string{genExecwire}},
-	"client/internal/portconn":     {purpose: "a ConnectPort stream as a net.Conn", imports: []string{genExecwire, "internal/deadline"}},
+	"client/internal/portconn":     {purpose: "a ConnectPort stream as a net.Conn", imports: []string{genExecwire, "internal/deadline", "internal/notify"}},
 	"client/internal/transfer":     {purpose: "copies trees of files between two machines", imports: []string{genExecwire, "internal/gitignore"}},
 	"client/internal/waitread":     {purpose: "reads of standard input that can be interrupted"},
 	"client/execserver": {purpose: "client of JSON-RPC exec servers",

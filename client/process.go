@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/notify"
 )
 
 // Process is a process that this program owns, from [Client.Start] or [Client.Attach].
@@ -94,17 +95,7 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 
 // awaitEnd blocks until the run has ended, or returns false if ctx is done first.
 func (p *Process) awaitEnd(ctx context.Context) bool {
-	select {
-	case <-p.over:
-		return true
-	case <-ctx.Done():
-	}
-	select {
-	case <-p.over:
-		return true
-	default:
-		return false
-	}
+	return notify.Wait(ctx, p.over) == nil || notify.IsClosed(p.over)
 }
 
 // Signal sends a signal to the process group. It blocks until the server has answered;

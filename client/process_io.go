@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/notify"
 )
 
 // ErrNoStdin is returned by [Process.Write] when the process was started without input;
@@ -125,10 +126,8 @@ func (p *stdinPump) write(ctx context.Context, data []byte) (written int, err er
 		if n > 0 {
 			continue
 		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return written, context.Cause(ctx)
+		if err := notify.Wait(ctx, wait); err != nil {
+			return written, err
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/notify"
 )
 
 // RunOptions describe what to run, and its input and output. Only Process is required,
@@ -232,9 +233,7 @@ func openStdin(process *execwirev1.StartProcessRequest) (terminal bool, err erro
 
 // settle records that the start was answered, or never will be.
 func (r *run) settle() {
-	select {
-	case <-r.settled:
-	default:
+	if !notify.IsClosed(r.settled) {
 		close(r.settled)
 	}
 }

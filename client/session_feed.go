@@ -183,10 +183,8 @@ func (f *sessionFeed) next(ctx context.Context) (SessionEvents, error) {
 			f.ready.Set() // for another reader
 			return events, err
 		}
-		select {
-		case <-f.ready.C():
-		case <-ctx.Done():
-			return SessionEvents{}, context.Cause(ctx)
+		if err := notify.Wait(ctx, f.ready.C()); err != nil {
+			return SessionEvents{}, err
 		}
 	}
 }

@@ -91,12 +91,8 @@ type Options struct {
 }
 
 func (o Options) withDefaults(cfg config.Config) Options {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Version == "" {
-		o.Version = "devel"
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Version = cmp.Or(o.Version, "devel")
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -52,9 +53,7 @@ func NewForward(cfg config.Config, server *client.Transport, opts ForwardOptions
 				Fix: "write unix:///PATH or tcp://127.0.0.1:PORT"}
 		}
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	users, err := loopbackUsers(cfg)
 	if err != nil {
 		return nil, err

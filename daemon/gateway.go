@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -62,9 +63,7 @@ func NewGateway(cfg config.Config, upstream *grpc.ClientConn, opts GatewayOption
 				Fix: "they use the upstream server itself; write tcp://HOST:PORT, tls://HOST:PORT, unix:///PATH, ws://HOST:PORT, wss://HOST:PORT or stdio"}
 		}
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	counts := newServerMetrics("")
 	authenticator, err := newAuthenticator(cfg, opts.Logger, counts)
 	if err != nil {

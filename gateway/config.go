@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -96,9 +97,7 @@ func (config Config) withDefaults() (Config, error) {
 			*limit.value = limit.standard
 		}
 	}
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
+	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	if config.OnLimit == nil {
 		config.OnLimit = func(string) {}
 	}

@@ -117,8 +117,6 @@ func (c Config) withDefaults() Config {
 	c.SilenceTimeout = cmp.Or(c.SilenceTimeout, DefaultSilenceTimeout)
 	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, DefaultHeartbeatInterval)
 	c.ProbeTimeout = cmp.Or(c.ProbeTimeout, DefaultProbeTimeout)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }

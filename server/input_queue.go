@@ -118,10 +118,8 @@ func (q *inputQueue) pop(ctx context.Context) (input, error) {
 		if piece, ok := q.take(); ok {
 			return piece, nil
 		}
-		select {
-		case <-q.wake.C():
-		case <-ctx.Done():
-			return input{}, context.Cause(ctx)
+		if err := notify.Wait(ctx, q.wake.C()); err != nil {
+			return input{}, err
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/screen"
 	"github.com/execwire/execwire/internal/session"
@@ -284,11 +285,7 @@ func (s *processService) WatchScreen(req *execwirev1.WatchScreenRequest, stream 
 		var now *execwirev1.Screen
 		ended := false
 		changed, err := p.WatchScreen(func(shown *screen.Screen, seq uint64) {
-			select {
-			case <-p.Closed():
-				ended = true
-			default:
-			}
+			ended = notify.IsClosed(p.Closed())
 			now = toScreen(shown.Snapshot(), seq, req.GetStyles())
 		})
 		if err != nil {

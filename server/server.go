@@ -141,9 +141,7 @@ type Server struct {
 
 // New returns a server, ready to be registered.
 func New(cfg Config) *Server {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Traffic == nil {
 		uncounted := new(traffic.Bytes)
 		cfg.Traffic = func(context.Context) *traffic.Bytes { return uncounted }

@@ -8,6 +8,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/screen"
 	"github.com/execwire/execwire/internal/session"
@@ -48,10 +49,8 @@ func (s *processService) WaitProcess(ctx context.Context, req *execwirev1.WaitPr
 // waitFor waits until happened is closed (true), the wait is over (false), or ctx
 // ends. If both have happened, it returns true.
 func waitFor(ctx context.Context, happened <-chan struct{}, wait time.Duration) (bool, error) {
-	select {
-	case <-happened:
+	if notify.IsClosed(happened) {
 		return true, nil
-	default:
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

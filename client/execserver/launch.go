@@ -1,6 +1,7 @@
 package execserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,9 +100,7 @@ func Launch(ctx context.Context, options LaunchCommand) (jsonrpc.Transport, erro
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if options.exitTimeout == 0 {
-		options.exitTimeout = exitTimeout
-	}
+	options.exitTimeout = cmp.Or(options.exitTimeout, exitTimeout)
 	l := &launched{options: options, name: filepath.Base(options.Argv[0]), exited: make(chan struct{}),
 		head: excerpt{limit: keptStdout}, tail: excerpt{limit: keptStderr, isTail: true}}
 	if err := l.start(); err != nil {

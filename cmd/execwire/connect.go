@@ -427,9 +427,7 @@ func onServer(command *cobra.Command, use serverUse, do serverCall) {
 
 // withServer calls do with a client of the server, and explains errors.
 func withServer(ctx context.Context, flags connectFlags, do func(*client.Client) error) error {
-	if flags.server == "" {
-		flags.server = defaultServer
-	}
+	flags.server = cmp.Or(flags.server, defaultServer)
 	c, err := connect(ctx, flags)
 	if err != nil {
 		return err

@@ -101,9 +101,7 @@ func NewHandler(config HTTPConfig) *Handler {
 // SetConnections changes the options of websockets that are opened later, and the accepted
 // values of the Origin header, as in [HTTPConfig]. It may be called concurrently.
 func (h *Handler) SetConnections(websocket wsconn.Options, origins []string) {
-	if websocket.Label == "" {
-		websocket.Label = websocketLabel
-	}
+	websocket.Label = cmp.Or(websocket.Label, websocketLabel)
 	h.current.Store(&changeable{websocket, origins})
 }
 

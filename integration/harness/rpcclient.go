@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/execwire/execwire/internal/notify"
 )
 
 // CountReplies returns how many responses have the id, which is JSON.
@@ -113,9 +115,7 @@ func (r *RPCReceiver) Stall() {
 func (r *RPCReceiver) Proceed() {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	select {
-	case <-r.gate:
-	default:
+	if !notify.IsClosed(r.gate) {
 		close(r.gate)
 	}
 }

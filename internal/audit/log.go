@@ -7,6 +7,7 @@
 package audit
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -135,9 +136,7 @@ var errClosed = errors.New("the audit log is closed")
 // Open opens a log, and creates its file with mode 0600 if there is none. The error is an
 // *[Error]: the file cannot be opened, others can write it, or another program uses it.
 func Open(opts Options) (*Log, error) {
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	opts.Keep = max(opts.Keep, 1)
 	var run [4]byte
 	_, _ = rand.Read(run[:]) // never fails

@@ -85,10 +85,8 @@ func (a *Await) Next(ctx context.Context) (Awaited, error) {
 				return Awaited{Index: at, Exists: one.exists}, nil
 			}
 		}
-		select {
-		case <-a.woken.C():
-		case <-ctx.Done():
-			return Awaited{}, context.Cause(ctx)
+		if err := notify.Wait(ctx, a.woken.C()); err != nil {
+			return Awaited{}, err
 		}
 	}
 }

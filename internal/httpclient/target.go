@@ -109,9 +109,7 @@ func escape(text, extra string) string {
 func (t *target) String() string {
 	shown := *t.url
 	shown.User, shown.Fragment, shown.RawFragment = nil, "", ""
-	if shown.Path == "" {
-		shown.Path = "/"
-	}
+	shown.Path = cmp.Or(shown.Path, "/")
 	return shown.String()
 }
 

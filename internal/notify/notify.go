@@ -1,6 +1,29 @@
 // Package notify wakes goroutines that wait for a change.
 package notify
 
+import "context"
+
+// Wait blocks until c is closed or something is received from it, or until ctx ends, whose
+// cause it then returns.
+func Wait(ctx context.Context, c <-chan struct{}) error {
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// IsClosed reports whether c is closed. Nothing must be sent on it.
+func IsClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // Signal wakes one goroutine. Calls of Set are merged until the signal is received.
 // It may be used concurrently; the zero value is not usable.
 type Signal struct{ c chan struct{} }

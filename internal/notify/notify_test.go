@@ -1,18 +1,27 @@
 package notify_test
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"testing"
 
 	"github.com/execwire/execwire/internal/notify"
 )
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
+var isClosed = notify.IsClosed
+
+func TestWait_ReturnsCauseOfContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	over := make(chan struct{})
+	ended := errors.New("the test ends")
+	cancel(ended)
+	if err := notify.Wait(ctx, over); err != ended {
+		t.Errorf("Wait = %v, want %v", err, ended)
+	}
+	close(over)
+	if err := notify.Wait(t.Context(), over); err != nil {
+		t.Errorf("Wait of a closed channel = %v", err)
 	}
 }
 

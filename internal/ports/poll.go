@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/procfs"
 )
@@ -157,7 +158,7 @@ func (p *poller) look() (sockets, error) {
 func (p *poller) isStale() bool {
 	open := map[int][]uint32{}
 	for inode, o := range p.owned {
-		if isClosed(o.process.Closed()) {
+		if notify.IsClosed(o.process.Closed()) {
 			return true
 		}
 		if _, known := open[o.pid]; !known {
@@ -168,15 +169,6 @@ func (p *poller) isStale() bool {
 		}
 	}
 	return false
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // scan looks for the owners of the sockets.

@@ -96,7 +96,7 @@ type Change struct {
 func (w *Watch) Next(ctx context.Context) (Change, error) {
 	for {
 		ports, truncated, known, wait, err := w.state()
-		switch ended := isClosed(w.until); {
+		switch ended := notify.IsClosed(w.until); {
 		case ended && w.began && len(w.reported) == 0:
 			return Change{}, io.EOF
 		case ended:

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -44,9 +45,7 @@ func (p *Process) recordExit(record ExitRecord) {
 	if record.Cause == 0 && p.cause == 0 && p.spec.isExceededLimit(record, p.wrapper, p.leader.pid) {
 		record.Cause = CauseLimit
 	}
-	if record.Cause == 0 {
-		record.Cause = max(p.cause, CauseExited)
-	}
+	record.Cause = cmp.Or(record.Cause, max(p.cause, CauseExited))
 	p.exit = record
 	p.state = StateExited
 	if p.observed {

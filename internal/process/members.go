@@ -3,6 +3,7 @@ package process
 import (
 	"os"
 
+	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/procfs"
 )
 
@@ -28,10 +29,8 @@ func Members(processes []*Process) ([][]int, error) {
 	members := s.attribute().members
 	pids := make([][]int, len(processes))
 	for i, p := range processes {
-		select {
-		case <-p.Closed():
+		if notify.IsClosed(p.Closed()) {
 			continue
-		default:
 		}
 		for _, member := range members[p.root] {
 			pids[i] = append(pids[i], member.PID)

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/notify"
 )
 
 const (
@@ -94,12 +96,7 @@ func (t *processTracker) waitForOrphans(ctx context.Context) error {
 	t.waiters = append(t.waiters, waiter)
 	t.scheduleOrphanCheck(0)
 	t.mu.Unlock()
-	select {
-	case <-waiter.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return notify.Wait(ctx, waiter.done)
 }
 
 // isVerifiedGone reports whether the tracker knows that a forgotten process has no descendants

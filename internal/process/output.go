@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/notify"
 )
 
 // Output is the output of a process: its event log, the streams that are read into it, and the terminal
@@ -79,7 +80,7 @@ func pollUntil(
 	for {
 		done, pause := check()
 		switch {
-		case isClosed(closed):
+		case notify.IsClosed(closed):
 			return false, nil
 		case done:
 			return true, nil
@@ -89,15 +90,6 @@ func pollUntil(
 			return false, nil
 		}
 		sleep(waitCtx, pause, closed)
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }
 

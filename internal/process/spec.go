@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -64,12 +65,8 @@ type WindowSize struct {
 
 // WithDefaults returns the size with the defaults of zero fields.
 func (w WindowSize) WithDefaults() WindowSize {
-	if w.Rows == 0 {
-		w.Rows = 24
-	}
-	if w.Cols == 0 {
-		w.Cols = 80
-	}
+	w.Rows = cmp.Or(w.Rows, 24)
+	w.Cols = cmp.Or(w.Cols, 80)
 	return w
 }
 

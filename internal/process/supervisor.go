@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,9 +80,7 @@ func (c Config) withDefaults() Config {
 	if c.MaxWriteBytes <= 0 {
 		c.MaxWriteBytes = 1 << 20
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Observer == nil {
 		c.Observer = noObserver{}
 	}
@@ -453,10 +452,8 @@ func (t *tasks) waitCounts(ctx context.Context, enough func(counts) bool) error 
 		if over {
 			return nil
 		}
-		select {
-		case <-fewer:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := notify.Wait(ctx, fewer); err != nil {
+			return err
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/screen"
 )
 
@@ -272,7 +273,7 @@ func (o *Output) WaitScreen(
 	for {
 		var closed bool
 		changed, err := o.WatchScreen(func(s *screen.Screen, seq uint64) {
-			closed = isClosed(o.Closed())
+			closed = notify.IsClosed(o.Closed())
 			shown, cursor := s.Text(), s.Cursor()
 			if since.IsZero() {
 				since = o.LastOutput()
@@ -297,7 +298,7 @@ func (o *Output) WaitScreen(
 		case !matches:
 			pause = wait
 		}
-		if sleep(waitCtx, pause, changed); isClosed(changed) {
+		if sleep(waitCtx, pause, changed); notify.IsClosed(changed) {
 			sleep(waitCtx, min(screenPoll, pause), nil)
 		}
 	}

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -93,9 +94,7 @@ func (p *Process) kill(cause Cause) { _, _, _ = p.beginTermination(Termination{C
 // beginTermination sends the first signal and begins a kill job, or joins the one under way. It
 // returns nil if the process was released.
 func (p *Process) beginTermination(t Termination) (job *killJob, wasRunning bool, err error) {
-	if t.Cause == 0 {
-		t.Cause = CauseTerminated
-	}
+	t.Cause = cmp.Or(t.Cause, CauseTerminated)
 	if t.Timeout <= 0 {
 		t.Timeout = DefaultGrace
 	}
@@ -106,9 +105,7 @@ func (p *Process) beginTermination(t Termination) (job *killJob, wasRunning bool
 		if err := p.leader.stopOrProbeGroup(t.Graceful); err != nil {
 			return nil, wasRunning, err
 		}
-		if p.cause == 0 {
-			p.cause = t.Cause
-		}
+		p.cause = cmp.Or(p.cause, t.Cause)
 		if !t.Graceful {
 			job.result.method, job.leaderStopped = MethodProcessGroup, true
 		}

@@ -4,6 +4,7 @@
 package recorder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,9 +101,7 @@ type Process interface {
 
 // Open returns a recorder, and creates its directory with mode 0700 if there is none.
 func Open(opts Options) (*Recorder, error) {
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	r := &Recorder{opts: opts, active: make(map[*Recording]struct{})}
 	if opts.Directory == "" {
 		return r, nil

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,9 +150,7 @@ type target struct {
 // targets returns the paths to which the entries refer.
 func (p *Policy) targets(ctx context.Context, options ResolveOptions) ([]target, error) {
 	expansion := expansion{depth: p.GlobDepth, remaining: MaxGlobEntries, limit: options.Within}
-	if expansion.depth == 0 {
-		expansion.depth = DefaultGlobDepth
-	}
+	expansion.depth = cmp.Or(expansion.depth, DefaultGlobDepth)
 	var all []target
 	for i, entry := range p.Entries {
 		base := target{member: element("entries", i), access: entry.Access, skipMissing: entry.SkipMissing}

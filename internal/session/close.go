@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/execwire/execwire/internal/notify"
 )
 
 // CloseSession ends a session of the principal: it ends the attachment, terminates
@@ -22,12 +24,7 @@ func (r *Registry) CloseSession(ctx context.Context, principal, id string) error
 	} else {
 		s.end(nil)
 	}
-	select {
-	case <-s.ended:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return notify.Wait(ctx, s.ended)
 }
 
 // toClose returns the session to close, which may be closing already; nil if it is an

@@ -193,10 +193,8 @@ func (f *feed) pop(ctx context.Context) (it *item, released bool, err error) {
 		if it != nil || err != nil {
 			return it, released, err
 		}
-		select {
-		case <-f.wake.C():
-		case <-ctx.Done():
-			return nil, false, context.Cause(ctx)
+		if err := notify.Wait(ctx, f.wake.C()); err != nil {
+			return nil, false, err
 		}
 	}
 }

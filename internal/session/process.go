@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/process"
 )
 
@@ -66,12 +67,7 @@ func (p *Process) Principal() string { return p.session.principal }
 
 // hasStarted reports whether the process was started successfully.
 func (p *Process) hasStarted() bool {
-	select {
-	case <-p.started:
-		return p.Process != nil
-	default:
-		return false
-	}
+	return notify.IsClosed(p.started) && p.Process != nil
 }
 
 // afterClosed is called when the log is closed, and starts the retention of the record.

@@ -38,6 +38,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/process"
 )
 
@@ -131,9 +132,7 @@ func NewRegistry(supervisor *process.Supervisor, cfg Config) *Registry {
 // removed or ended because of a lower one. Times hold for grace periods and retentions that
 // begin later.
 func (r *Registry) SetConfig(cfg Config) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.OnChange == nil {
 		cfg.OnChange = func() {}
 	}
@@ -180,20 +179,11 @@ func (r *Registry) Drain() {
 
 // WaitClosed blocks until the registry drains and every process has closed, or until
 // ctx ends, whose cause it then returns.
-func (r *Registry) WaitClosed(ctx context.Context) error { return wait(ctx, r.allClosed) }
+func (r *Registry) WaitClosed(ctx context.Context) error { return notify.Wait(ctx, r.allClosed) }
 
 // WaitIdle blocks until the registry drains, every process has closed, and no owner
 // is expected to take or read one, or until ctx ends, whose cause it then returns.
-func (r *Registry) WaitIdle(ctx context.Context) error { return wait(ctx, r.allAtRest) }
-
-func wait(ctx context.Context, over <-chan struct{}) error {
-	select {
-	case <-over:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+func (r *Registry) WaitIdle(ctx context.Context) error { return notify.Wait(ctx, r.allAtRest) }
 
 // Totals are the totals of a registry.
 type Totals struct {
@@ -259,9 +249,7 @@ func (r *Registry) Census() (c Census) {
 }
 
 func (c *Census) add(p *Process) {
-	select {
-	case <-p.started:
-	default:
+	if !notify.IsClosed(p.started) {
 		c.Starting++
 		return
 	}

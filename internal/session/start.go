@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/process"
 )
 
@@ -56,10 +57,8 @@ func (r *startRequest) startIn(ctx context.Context, s *Session) (p *Process, o *
 			}
 			return p, o, true, err
 		}
-		select {
-		case <-p.started:
-		case <-ctx.Done():
-			return nil, nil, false, context.Cause(ctx)
+		if err := notify.Wait(ctx, p.started); err != nil {
+			return nil, nil, false, err
 		}
 		if p.Process != nil && p.digest == r.digest {
 			return p, nil, false, nil

@@ -157,10 +157,8 @@ func (r *Registry) lockInputs(ctx context.Context, sessions []*Session) error {
 		processes := slices.Collect(maps.Values(s.processes))
 		s.mu.Unlock()
 		for _, p := range processes {
-			select {
-			case <-p.started:
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			if err := notify.Wait(ctx, p.started); err != nil {
+				return err
 			}
 			select {
 			case p.stdin.lock <- struct{}{}:

@@ -73,9 +73,7 @@ func Open(o Options) (*Tracer, error) {
 		ratio: o.Ratio, resource: encodeResource(o.resource()), headers: headers, conn: conn, log: o.Logger,
 		queue: make(chan []byte, queueSpans), closing: make(chan struct{}),
 	}
-	if t.log == nil {
-		t.log = slog.New(slog.DiscardHandler)
-	}
+	t.log = cmp.Or(t.log, slog.New(slog.DiscardHandler))
 	t.running, t.cancel = context.WithCancelCause(context.Background())
 	t.worker.Go(t.export)
 	return t, nil

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -111,9 +112,7 @@ func (c *client) statusError(response *http.Response, text []byte, secrets []str
 		}
 	}
 	failure.Message = sanitize(message, secrets...)
-	if failure.Message == "" {
-		failure.Message = "empty error body"
-	}
+	failure.Message = cmp.Or(failure.Message, "empty error body")
 	return failure
 }
 

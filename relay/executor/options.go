@@ -45,9 +45,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.RetryMin, o.RetryMax = cmp.Or(o.RetryMin, DefaultRetryMin), cmp.Or(o.RetryMax, DefaultRetryMax)
 	o.PingInterval, o.PongTimeout = cmp.Or(o.PingInterval, DefaultPingInterval), cmp.Or(o.PongTimeout, DefaultPongTimeout)
 	o.Websocket.DeadAfter = cmp.Or(o.Websocket.DeadAfter, DefaultDeadAfter)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Websocket.Binary, o.Websocket.PingInterval = true, 0
 	o.Websocket.Label = cmp.Or(o.Websocket.Label, "rendezvous")
 	return o, nil

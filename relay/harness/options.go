@@ -27,14 +27,10 @@ func (o Options) withDefaults() (Options, error) {
 	o.Websocket.PingInterval = cmp.Or(o.Websocket.PingInterval, DefaultPingInterval)
 	o.Websocket.DeadAfter = cmp.Or(o.Websocket.DeadAfter, DefaultDeadAfter)
 	o.Websocket.CloseTimeout = cmp.Or(o.Websocket.CloseTimeout, DefaultCloseTimeout)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Websocket.Binary = true
 	o.Websocket.Label = cmp.Or(o.Websocket.Label, "rendezvous")
 	o.Relay.Role = relay.Harness
-	if o.Relay.Logger == nil {
-		o.Relay.Logger = o.Logger
-	}
+	o.Relay.Logger = cmp.Or(o.Relay.Logger, o.Logger)
 	return o, nil
 }

@@ -70,9 +70,7 @@ func New(cfg config.Hub, opts Options) (*Hub, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	for _, raw := range cfg.Listen {
 		if _, err := parse(raw); err != nil {
 			return nil, err

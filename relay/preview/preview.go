@@ -97,9 +97,7 @@ func New(config Config) *Previews {
 	l.LinksPerPrincipal = cmp.Or(l.LinksPerPrincipal, DefaultLinksPerPrincipal)
 	l.ConnectionsPerPort = cmp.Or(l.ConnectionsPerPort, DefaultConnectionsPerPort)
 	l.ConnectionsPerExecutor = cmp.Or(l.ConnectionsPerExecutor, DefaultConnectionsPerExecutor)
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
+	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
 	p := &Previews{

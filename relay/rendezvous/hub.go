@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -100,9 +101,7 @@ func newHub(config Config, limits Limits, clock clock) (*Hub, error) {
 	if config.Presence == nil {
 		config.Presence = NewMemory()
 	}
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
+	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	if config.Metrics == nil {
 		config.Metrics = http.NotFoundHandler()
 	}

@@ -178,12 +178,8 @@ func (c *call) end(err error) {
 		return
 	}
 	result.Type, result.Action, result.Call, result.Caller, result.Method = audit.Result, intent.Action, intent.Call, intent.Caller, intent.Method
-	if result.Session == "" {
-		result.Session = intent.Session
-	}
-	if result.Process == "" {
-		result.Process = intent.Process
-	}
+	result.Session = cmp.Or(result.Session, intent.Session)
+	result.Process = cmp.Or(result.Process, intent.Process)
 	result.Decision, result.Rule = audit.DecisionAllowed, intent.Rule
 	result.Status, result.Reason = codeName(err), errorinfo.Of(err).GetReason()
 	if isDenial(err) {

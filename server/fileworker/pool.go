@@ -1,6 +1,7 @@
 package fileworker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -61,12 +62,8 @@ type Pool struct {
 
 // NewPool returns a pool without workers.
 func NewPool(options Options) *Pool {
-	if options.Logger == nil {
-		options.Logger = slog.New(slog.DiscardHandler)
-	}
-	if options.StartTimeout == 0 {
-		options.StartTimeout = DefaultStartTimeout
-	}
+	options.Logger = cmp.Or(options.Logger, slog.New(slog.DiscardHandler))
+	options.StartTimeout = cmp.Or(options.StartTimeout, DefaultStartTimeout)
 	return &Pool{options: options, all: make(map[*worker]struct{}), groups: make(map[string]*principalGroup), places: semaphore.NewWeighted(int64(options.Total))}
 }
 

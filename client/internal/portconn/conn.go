@@ -16,6 +16,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/deadline"
+	"github.com/execwire/execwire/internal/notify"
 )
 
 const (
@@ -132,11 +133,11 @@ func (c *Conn) send() {
 
 // Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
-	if isOver(c.closed) {
+	if notify.IsClosed(c.closed) {
 		return 0, net.ErrClosed
 	}
 	expired := c.readDeadline.Context().Done()
-	if isOver(expired) {
+	if notify.IsClosed(expired) {
 		return 0, os.ErrDeadlineExceeded
 	}
 	c.reading.Lock()
@@ -169,7 +170,7 @@ func (c *Conn) next(expired <-chan struct{}) error {
 	case <-c.end:
 		return io.EOF
 	case <-c.over:
-		if isOver(c.end) {
+		if notify.IsClosed(c.end) {
 			return io.EOF
 		}
 		return c.err
@@ -216,11 +217,11 @@ func (c *Conn) pass(data []byte) error {
 // writable returns why nothing can be written, or nil.
 func (c *Conn) writable(expired <-chan struct{}) error {
 	switch {
-	case isOver(c.closed), isOver(c.writeClosed):
+	case notify.IsClosed(c.closed), notify.IsClosed(c.writeClosed):
 		return net.ErrClosed
-	case isOver(expired):
+	case notify.IsClosed(expired):
 		return os.ErrDeadlineExceeded
-	case isOver(c.over):
+	case notify.IsClosed(c.over):
 		return c.err
 	}
 	return nil
@@ -232,7 +233,7 @@ func (c *Conn) WriteTo(to io.Writer) (n int64, err error) {
 	defer c.reading.Unlock()
 	for {
 		if len(c.unread) == 0 {
-			if isOver(c.closed) {
+			if notify.IsClosed(c.closed) {
 				return n, net.ErrClosed
 			}
 			if err := c.next(c.readDeadline.Context().Done()); errors.Is(err, io.EOF) {
@@ -325,20 +326,11 @@ func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(c.readD
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(c.writeDeadline, t) }
 
 func (c *Conn) setDeadline(d *deadline.Deadline, t time.Time) error {
-	if isOver(c.closed) {
+	if notify.IsClosed(c.closed) {
 		return net.ErrClosed
 	}
 	d.Set(t)
 	return nil
-}
-
-func isOver(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // Caller is the address of the caller's end.

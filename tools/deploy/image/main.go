@@ -11,6 +11,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/pem"
 	"errors"
@@ -64,9 +65,7 @@ func (o options) run() error {
 	if err != nil {
 		return err
 	}
-	if o.version == "" {
-		o.version = "devel"
-	}
+	o.version = cmp.Or(o.version, "devel")
 	binaries, err := os.MkdirTemp("", "image-")
 	if err != nil {
 		return err
