@@ -197,7 +197,7 @@ func TestGrace_Expires_TerminatesUnownedProcess(t *testing.T) {
 }
 
 func TestGrace_ExpiryRacesWithResume(t *testing.T) {
-	f := newFixture(t, session.Config{})
+	f := newFixture(t, session.Config{ClosedRetention: time.Minute})
 	for i := range 200 {
 		p := f.start(t, fmt.Sprint(i), "/bin/cat")
 		grace := 500 * time.Microsecond
