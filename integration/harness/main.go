@@ -7,6 +7,7 @@ package harness
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,6 +37,11 @@ var Execwire string
 func Main(m *testing.M) {
 	daemon.Main()
 	testproc.Main()
+	// Without a list of the files that tests open, the go command does not repeat a result: it
+	// would although a command that tests run has changed. Nor does it look for links in the
+	// path of each, most of them in /proc.
+	flag.Parse()
+	_ = flag.Set("test.testlogfile", "")
 	leakcheck.Main(withCommand{m})
 }
 
