@@ -82,7 +82,7 @@ type Options struct {
 	// their number. Nil calls nothing.
 	OnDrain func(processes int)
 	// OnChange is called when memory may have become free: a process was started, has
-	// closed or was removed, a JSON-RPC client has connected or disconnected, or a
+	// closed or was removed, its output has moved to a file, a JSON-RPC client has connected or disconnected, or a
 	// call has moved much file content. It must neither block nor use the daemon. Nil
 	// calls nothing.
 	OnChange func()

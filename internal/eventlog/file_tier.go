@@ -209,7 +209,17 @@ func (t *fileTier) reserve(size int64) bool {
 		return false
 	}
 	_, _ = t.grow(size)
-	return t.ringEnd+size <= t.size
+	if t.ringEnd+size <= t.size {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.size == 0 { // an empty file would take the place of another
+		_ = t.file.Close()
+		t.files.count(-1, 0)
+		t.file = nil
+	}
+	return false
 }
 
 // release ends a use of the file. Log.mu is held.

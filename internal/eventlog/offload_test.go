@@ -150,7 +150,8 @@ func TestLog_Offload_DiskFails_LosesNothing(t *testing.T) {
 		}
 		l.Offload()
 		got := readAvailable(t, l, 0)
-		if s := l.Stats(); len(got.gaps) > 0 || len(got.data) != len(written)+len("begundone") || s.RetainedBytes < 700<<10 {
+		if s := l.Stats(); len(got.gaps) > 0 || len(got.data) != len(written)+len("begundone") || s.RetainedBytes < 700<<10 ||
+			name == "a full limit" && s.HasFile {
 			t.Errorf("%s: read %d bytes and the gaps %+v: %+v", name, len(got.data), got.gaps, s)
 		}
 	}
@@ -181,5 +182,28 @@ func TestLog_Offload_BesideOthers(t *testing.T) {
 		group.Go(l.Discard)
 		group.Go(func() { l.Snapshot(Stdout) })
 		group.Wait()
+	}
+}
+
+// A writer that waits when the log closes does not try to write what the disk does not take.
+func TestLog_Closed_WriterWritesNothing(t *testing.T) {
+	files, writes := newFiles(t, 64<<20, 64<<20), 0
+	l := discardAtEnd(t, files.New(Limits{}))
+	owner := must[*Owner](t)(l.Own(0))
+	w := l.Writer(Stdout)
+	flood(w, 2<<20)
+	waited := make(chan error, 1)
+	go func() { waited <- w.WaitSpace(testContext(t)) }()
+	untilWaiting(t, l, &l.writers, 1)
+	files.writeAt = func(*os.File, []byte, int64) (int, error) {
+		writes++
+		return 0, syscall.EIO
+	}
+	w.Close()
+	l.AppendExited()
+	l.AppendClosed()
+	owner.Release(false)
+	if err := <-waited; err != nil || writes > 0 {
+		t.Errorf("%v after %d writes", err, writes)
 	}
 }

@@ -24,9 +24,10 @@ func (l *Log) mustSave() bool {
 }
 
 // spillDue reports whether so much output is unsaved that, with a commit of each writer, it might
-// exceed the limits. Then no writer gets a buffer before a part is written.
+// exceed the limits. Then no writer gets a buffer before a part is written. A closed log is moved by
+// Offload only.
 func (l *Log) spillDue() bool {
-	if l.window.paced || !l.tier.active() {
+	if l.window.paced || l.closedSeq != 0 || !l.tier.active() {
 		return false
 	}
 	writers := max(1, l.window.openWriters)

@@ -78,9 +78,9 @@ type Config struct {
 	// RetainedTotal bounds the memory of all processes, in bytes; see budget. 0: no
 	// limit.
 	RetainedTotal int64
-	// OnChange is called when a process was started, has closed or was removed. It
-	// must not block nor use the registry, and may be called concurrently. Nil calls
-	// nothing.
+	// OnChange is called when a process was started, has closed or was removed, or its
+	// output has moved to a file. It must not block nor use the registry, and may be called
+	// concurrently. Nil calls nothing.
 	OnChange func()
 	// OnClosed is called when a process has closed, in a goroutine of the process that
 	// [Registry.Close] waits for. It may block. Nil calls nothing.

@@ -92,6 +92,7 @@ func (p *Process) offload() {
 	defer s.unlock()
 	if p.isAtRest() && s.processes[p.id] == p {
 		s.registry.budget.resize(p, held)
+		s.changed = true
 	}
 }
 
@@ -130,8 +131,8 @@ func (p *Process) remove() {
 	if p.owner.grace != nil {
 		p.owner.grace.timer.Stop()
 	}
-	if p.hasStarted() && p.Log().Stats().HasFile && !s.registry.background(p.Log().Discard) {
-		p.Log().Discard() // the registry closes, and session.mu delays nobody
+	if p.hasStarted() && (!p.Log().Stats().HasFile || !s.registry.background(p.Log().Discard)) {
+		p.Log().Discard() // without a file it does not block; or the registry closes, and session.mu delays nobody
 	}
 	s.registry.budget.resize(p, 0)
 	s.changed = true
