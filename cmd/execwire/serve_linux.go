@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -346,6 +347,7 @@ func tuneMemory() *memory {
 	}
 	var first sync.Once
 	m := &memory{slack: make([]byte, slack), trim: func() {
+		runtime.GC() // a pool keeps over one collection what it has
 		debug.FreeOSMemory()
 		first.Do(syslimit.ReleaseProgram)
 	}}
