@@ -84,23 +84,30 @@ func newClaimingClient(t *testing.T) (s *scriptedServer, cl *client, answer func
 	return s, cl, func() { close(answered) }
 }
 
-// The server may overwrite what is acknowledged. A client can claim an event that is being sent.
+// The server may overwrite what is acknowledged. A client can claim an event that is being sent, also one
+// that it has and that comes again.
 func TestClaim_WhileSending_IsNotAcknowledged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, cl, answer := newClaimingClient(t)
-		cl.stopReading()
-		s.sendEvents("p", outputEvent(1, 60_000)) // the client still reads this one
-		s.sendEvents("p", outputEvent(2, 60_000)) // fills the pipe
-		s.sendEvents("p", outputEvent(3, 1))
-		synctest.Wait()
-		cl.ask("process/read", map[string]any{"processId": "p", "afterSeq": 3})
-		time.Sleep(time.Second)
-		expect(t, s, cl, "p 2", 1)
-		cl.resumeReading()
-		time.Sleep(proofTimeout)
-		expect(t, s, cl, "p 2, p 3", 1, 2, 3)
-		answer()
-	})
+	for name, before := range map[string][]uint64{"the first time": nil, "again": {1, 2, 3}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, cl, answer := newClaimingClient(t)
+				s.sendOutput("p", before...)
+				synctest.Wait()
+				cl.stopReading()
+				s.sendEvents("p", outputEvent(1, 60_000)) // the client still reads this one
+				s.sendEvents("p", outputEvent(2, 60_000)) // fills the pipe
+				s.sendEvents("p", outputEvent(3, 1))
+				synctest.Wait()
+				cl.ask("process/read", map[string]any{"processId": "p", "afterSeq": 3})
+				time.Sleep(time.Second)
+				expect(t, s, cl, "p 2", append(before, 1)...)
+				cl.resumeReading()
+				time.Sleep(proofTimeout)
+				expect(t, s, cl, "p 2, p 3", append(before, 1, 2, 3)...)
+				answer()
+			})
+		})
+	}
 }
 
 // A stream had the process and returned it: events come again, and the server waits for their acknowledgement.
@@ -114,27 +121,6 @@ func TestWatermark_ReturnedProcess_IsAcknowledgedAgain(t *testing.T) {
 		s.sendOutput("p", 2, 3)
 		time.Sleep(watermarkInterval)
 		expect(t, s, cl, "p 3, p 3", 1, 2, 3, 2, 3)
-	})
-}
-
-// What comes again is not acknowledged while it is being sent, whatever the client has.
-func TestClaim_WhileSendingAgain_IsNotAcknowledged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, cl, answer := newClaimingClient(t)
-		s.sendOutput("p", 1, 2, 3)
-		synctest.Wait()
-		cl.stopReading()
-		s.sendEvents("p", outputEvent(1, 60_000)) // the client still reads this one
-		s.sendEvents("p", outputEvent(2, 60_000)) // fills the pipe
-		s.sendEvents("p", outputEvent(3, 1))
-		synctest.Wait()
-		cl.ask("process/read", map[string]any{"processId": "p", "afterSeq": 3})
-		time.Sleep(time.Second)
-		expect(t, s, cl, "p 2", 1, 2, 3, 1)
-		cl.resumeReading()
-		time.Sleep(proofTimeout)
-		expect(t, s, cl, "p 2, p 3", 1, 2, 3, 1, 2, 3)
-		answer()
 	})
 }
 

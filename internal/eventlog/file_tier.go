@@ -51,9 +51,6 @@ func (t *fileTier) active() bool { return t.files != nil && !t.discarded && t.fi
 
 // write writes a block into the ring. writing is held.
 func (t *fileTier) write(block *fileBlock, data []byte) error {
-	if err := t.open(); err != nil {
-		return err
-	}
 	grown, refused := t.grow(block.size)
 	if !t.place(block) {
 		return cmp.Or(refused, errFileSmall)
@@ -84,9 +81,9 @@ func (t *fileTier) open() error {
 	return nil
 }
 
-// grow makes space for size bytes after the latest block, if the limits and the disk
-// permit, and returns by how much the file grows. The error is why it does not, unless the
-// limit of the log is reached. writing is held.
+// grow makes space for size bytes after the latest block, in a new file if there is none, if the
+// limits and the disk permit, and returns by how much the file grows. The error is why it does not,
+// unless the limit of the log is reached. writing is held.
 func (t *fileTier) grow(size int64) (grown int64, refused error) {
 	end := t.ringEnd + size
 	if end <= t.size {
@@ -96,8 +93,12 @@ func (t *fileTier) grow(size int64) (grown int64, refused error) {
 		t.full = Evicted
 		return 0, nil
 	}
+	if err := t.open(); err != nil {
+		return 0, err
+	}
 	if err := t.files.grow(t.file, end-t.size); err != nil {
 		t.full = causeOf(err)
+		t.closeEmpty()
 		return 0, err
 	}
 	grown = end - t.size
@@ -205,21 +206,19 @@ func (t *fileTier) close() {
 // reserve makes the file so large that size bytes follow the latest block, if the limits and
 // the disk permit. writing is held.
 func (t *fileTier) reserve(size int64) bool {
-	if err := t.open(); err != nil {
-		return false
-	}
 	_, _ = t.grow(size)
-	if t.ringEnd+size <= t.size {
-		return true
-	}
+	return t.ringEnd+size <= t.size
+}
+
+// closeEmpty closes a file without space, which would take the place of another. writing is held.
+func (t *fileTier) closeEmpty() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.size == 0 { // an empty file would take the place of another
+	if t.size == 0 {
 		_ = t.file.Close()
 		t.files.count(-1, 0)
 		t.file = nil
 	}
-	return false
 }
 
 // release ends a use of the file. Log.mu is held.

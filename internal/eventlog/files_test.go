@@ -195,6 +195,16 @@ func TestFiles_Number_IsBounded(t *testing.T) {
 	}
 }
 
+// A log that gets no space has no file, which would take the place of another.
+func TestFiles_NoSpace_LeavesNoFile(t *testing.T) {
+	files := newFiles(t, 64<<20, 1)
+	l := discardAtEnd(t, files.New(Limits{}))
+	writeWaiting(t, l.Writer(Stdout), pattern(2<<20))
+	if s := files.Stats(); s.Open != 0 || s.Failures == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestFiles_WriteFails_GapSaysWhy(t *testing.T) {
 	for failure, cause := range map[error]GapCause{syscall.EIO: WriteFailed, syscall.ENOSPC: DiskFull} {
 		t.Run(failure.Error(), func(t *testing.T) {
